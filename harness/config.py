@@ -1,0 +1,78 @@
+"""The resolved configuration of one run, and every deadline of it.
+
+Written to `config.json` before anything starts, so that a run can be read back and repeated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+DEFAULT_STEPS = 4
+
+
+class Deadlines(BaseModel):
+    """Seconds granted to each wait. Defaults suit a 2-core machine without a GPU."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    install_s: float = 1800.0
+    etcd_s: float = 20.0
+    engine_s: float = 300.0
+    frontend_s: float = 120.0
+    sidecar_s: float = 60.0
+    discovery_s: float = 60.0
+    model_s: float = 600.0
+    trainer_ready_s: float = 300.0
+    request_s: float = 30.0
+    rendezvous_s: float = 60.0
+    refit_s: float = 120.0
+    step_s: float = 300.0
+    stop_grace_s: float = 10.0
+
+
+class GrpoConfig(BaseModel):
+    """Hyperparameters of the trainer's GRPO steps (counts are per optimizer step)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompts_per_step: int = 8
+    group_size: int = 8
+    max_new_tokens: int = 8
+    temperature: float = 1.0
+    learning_rate: float = 1e-3
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    seed: int = 20260
+
+
+class RunConfig(BaseModel):
+    """All resolved values of one run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    run_dir: Path
+    project_root: Path
+    stack: str
+    platform: Literal["cpu", "cuda"]
+    environment: Path = Field(description="the stack's isolated environment, e.g. .venv-cpu")
+    model: str = Field(description="tiny, smollm2, or a local folder")
+    model_dir: Path | None = Field(default=None, description="folder that the engine serves, once it is made")
+    served_model_name: str
+    steps: int = Field(ge=1, le=10_000)
+    refit: Literal["native"] = "native"
+    engines: int = 1
+    tensor_parallel: int = 1
+    host: str = "127.0.0.1"
+    namespace: str = "dynamo"
+    ports: dict[str, int] = Field(default_factory=dict)
+    tmp_dir: Path = Field(description="short scratch folder of this run (Unix socket names are limited to 107 bytes)")
+    bucket_bytes: int = 64 * 1024 * 1024
+    max_model_len: int = 512
+    keep_up: bool = False
+    deadlines: Deadlines = Deadlines()
+    grpo: GrpoConfig = GrpoConfig()

@@ -1,0 +1,130 @@
+"""The run plane's errors: one root, and one class per exit status of the outcome contract.
+
+Every error says what failed, what was expected and found, where the evidence lies and what to type next.
+Imports nothing of the project.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+LOG_TAIL_LINES = 40
+
+
+class SmokestackError(Exception):
+    """Root of all errors that a run reports.
+
+    `kind` goes into `verdict.json`'s `failure.kind`; `exit_code` is the status of `python -m harness`.
+    """
+
+    kind: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        expected: str | None = None,
+        found: str | None = None,
+        where: str | None = None,
+        hint: str | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.expected = expected
+        self.found = found
+        self.where = where
+        self.hint = hint
+        self.log = log
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.expected is not None:
+            parts.append(f"expected: {self.expected}")
+        if self.found is not None:
+            parts.append(f"found: {self.found}")
+        if self.hint is not None:
+            parts.append(f"fix: {self.hint}")
+        return "\n  ".join(parts)
+
+
+class UsageError(SmokestackError):
+    """The caller's options or files are wrong; found before anything starts."""
+
+    kind = "usage"
+    exit_code = 2
+
+
+class DoctorError(SmokestackError):
+    """The machine lacks something that the stack needs."""
+
+    kind = "doctor"
+    exit_code = 10
+
+
+class InstallError(SmokestackError):
+    """Build or install of the stack failed, or what is installed is not what is pinned."""
+
+    kind = "install"
+    exit_code = 20
+
+
+class NotReadyError(SmokestackError):
+    """A service did not become ready within its deadline."""
+
+    kind = "not-ready"
+    exit_code = 30
+
+
+class ServiceDiedError(NotReadyError):
+    """A service ended although it should run."""
+
+    kind = "service-died"
+
+
+class DiscoveryError(SmokestackError):
+    """The discovery answer breaks the protocol, or the topology is not the expected one."""
+
+    kind = "discovery"
+    exit_code = 31
+
+
+class TrainingError(SmokestackError):
+    """A refit or an optimizer step failed."""
+
+    kind = "training"
+    exit_code = 40
+
+
+class RefitError(TrainingError):
+    """A weight refit failed; the engines that it touched stay paused."""
+
+    kind = "refit"
+
+
+class TeardownError(SmokestackError):
+    """Something of the run outlived the teardown."""
+
+    kind = "teardown"
+    exit_code = 50
+
+
+class Interrupted(SmokestackError):  # noqa: N818 - an outcome, not a fault
+    """SIGINT or SIGTERM asked the run to end."""
+
+    kind = "interrupted"
+    exit_code = 130
+
+
+def log_tail(path: Path, lines: int = LOG_TAIL_LINES) -> list[str]:
+    """The last `lines` lines of `path`, decoded leniently; empty when there is no such file."""
+    if not path.is_file():
+        return []
+    with path.open("rb") as handle:
+        handle.seek(0, 2)
+        size = handle.tell()
+        handle.seek(max(0, size - 64 * 1024))
+        text = handle.read().decode("utf-8", errors="replace")
+    return text.splitlines()[-lines:]
