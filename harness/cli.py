@@ -1,0 +1,130 @@
+"""Command line of the run plane: options in, one exit status out.
+
+`python -m harness {smoke,up,status,logs,down}`. Data goes to stdout, everything for people to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import keep
+from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig
+from harness.errors import SmokestackError
+from harness.request import Request
+from harness.run import smoke
+
+EPILOG = """exit status: 0 pass, 1 a check failed, 2 usage, 10 doctor, 20 build or install, 30 not ready, 31 discovery,
+40 refit or training, 50 teardown left something, 130 interrupted"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse `argv` and run the command. Returns the exit status of the outcome contract."""
+    args = build_parser().parse_args(argv)
+    try:
+        status: int = args.command(args)
+    except SmokestackError as error:
+        print(f"smokestack: {error.kind}: {error}", file=sys.stderr)
+        return error.exit_code
+    return status
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m harness",
+        description="Start a real RL serving stack, refit it from a real trainer, prove what it serves, tear it down.",
+        epilog=EPILOG,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_smoke(commands.add_parser("smoke", help="run, prove, judge and clean up", epilog=EPILOG, **_STYLE))
+    _add_up(commands.add_parser("up", help="start the stack and leave it running", epilog=EPILOG, **_STYLE))
+    for name, function, text in (
+        ("status", keep.status, "show the stacks that are up: processes, addresses, logs"),
+        ("down", keep.down, "take a stack down that `up` or `--keep-up` left running"),
+    ):
+        command = commands.add_parser(name, help=text, **_STYLE)
+        command.set_defaults(command=function)
+        _add_run_dir(command)
+        command.add_argument("--json", action="store_true", help="one JSON document on stdout")
+        if name == "down":
+            command.add_argument("--all-runs", action="store_true", help="every stack of this project that is still up")
+    logs = commands.add_parser("logs", help="print the logs of the newest run", **_STYLE)
+    logs.set_defaults(command=keep.logs)
+    logs.add_argument("service", nargs="?", help="one service, for example engine-0; default: all")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on printing what is appended")
+    logs.add_argument("-n", "--lines", type=_positive_int, default=40, help="how many last lines (default: 40)")
+    _add_run_dir(logs)
+    return parser
+
+
+_STYLE = {"formatter_class": argparse.ArgumentDefaultsHelpFormatter}
+
+
+def _add_smoke(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=lambda args: smoke(Request.from_args(args)))
+    _add_stack_options(parser)
+    grpo = GrpoConfig()
+    parser.add_argument("--steps", type=_positive_int, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
+    parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
+    parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
+    parser.add_argument("--refit", choices=["native"], default="native", help="weight transfer protocol")
+    parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
+    parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
+    parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")
+    defaults = Deadlines()
+    parser.add_argument("--step-timeout", type=_positive_float, default=defaults.step_s, help="seconds for one step")
+    parser.add_argument("--refit-timeout", type=_positive_float, default=defaults.refit_s, help="seconds for one refit")
+
+
+def _add_up(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=lambda args: keep.up(Request.from_args(args)))
+    _add_stack_options(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
+    parser.add_argument("--json", action="store_true", help="addresses and pids as one JSON document on stdout")
+
+
+def _add_stack_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--stack", default="cpu", help="a folder of stacks/")
+    parser.add_argument("--model", default="tiny", help="tiny, smollm2, or a local folder")
+    _add_run_dir(parser)
+    parser.add_argument(
+        "--port",
+        action="append",
+        default=[],
+        type=_port,
+        metavar="NAME=PORT",
+        help="a fixed port instead of a free one, for example engine-0=8002; may be repeated",
+    )
+    parser.add_argument(
+        "--ready-timeout", type=_positive_float, default=Deadlines().engine_s, help="seconds for the engine to start"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="only the outcome")
+
+
+def _add_run_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run-dir", type=Path, default=argparse.SUPPRESS, help="folder of the run (default: runs/…)")
+
+
+def _positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text}")
+    return value
+
+
+def _positive_float(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+    return value
+
+
+def _port(text: str) -> tuple[str, int]:
+    name, separator, number = text.partition("=")
+    if not separator or not number.isdecimal() or not 1 <= int(number) <= 65535:
+        raise argparse.ArgumentTypeError(f"expected NAME=PORT with a port from 1 to 65535, found {text!r}")
+    return name, int(number)
+
+

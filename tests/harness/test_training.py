@@ -1,0 +1,156 @@
+"""The trainer is followed strictly: events in order, bounded waits, its own errors reported as ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.config import Deadlines
+from harness.errors import RefitError, ServiceDiedError, TrainingError
+from harness.training import Follower, Plan, TrainerChannel
+
+PLAN = Plan(
+    frontend_url="http://127.0.0.1:1",
+    served_model_name="tiny",
+    engines=[{"admin_url": "http://127.0.0.1:2", "world_size": 1, "rank_offset": 1}],
+    world_size=2,
+    master_address="127.0.0.1",
+    master_port=3,
+)
+
+
+@dataclass
+class SteppingClock:
+    """Each sleep moves the clock; no real time passes unless the reader thread needs it."""
+
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        os.sched_yield()
+
+
+@dataclass
+class Scripted:
+    """A trainer whose events are written into the pipe before it is followed."""
+
+    channel: TrainerChannel = field(default_factory=TrainerChannel)
+    emitted: list[str] = field(default_factory=list)
+    observed: list[int] = field(default_factory=list)
+    dead: bool = False
+
+    def __post_init__(self) -> None:
+        self.events_fd, self.commands_fd = (os.dup(fd) for fd in self.channel.child_fds)
+        self.channel.child_started()
+
+    def say(self, *events: dict[str, Any]) -> None:
+        for event in events:
+            os.write(self.events_fd, json.dumps(event).encode() + b"\n")
+
+    def leave(self) -> None:
+        os.close(self.events_fd)
+        self.events_fd = -1
+
+    def heard(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in os.read(self.commands_fd, 1 << 16).splitlines()]
+
+    def follower(self, **deadlines: float) -> Follower:
+        return Follower(
+            channel=self.channel,
+            clock=SteppingClock(),
+            deadlines=Deadlines(**({"step_s": 1e6, "refit_s": 1e6, "rendezvous_s": 1e6, "request_s": 1e6} | deadlines)),
+            log=Path("trainer.log"),
+            watch=self.watch,
+            emit=lambda event: self.emitted.append(event["kind"]),
+            observe=self.observed.append,
+        )
+
+    def watch(self) -> None:
+        if self.dead:
+            raise ServiceDiedError("trainer died")
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.commands_fd)
+        if self.events_fd != -1:
+            os.close(self.events_fd)
+
+
+@pytest.fixture
+def trainer() -> Iterator[Scripted]:
+    scripted = Scripted()
+    yield scripted
+    scripted.close()
+
+
+def version_events(version: int) -> list[dict[str, Any]]:
+    step = [{"kind": "step", "step": version}] if version else []
+    return [*step, {"kind": "refit", "version": version}, {"kind": "probe", "version": version}]
+
+
+def test_every_version_is_observed_and_continued(trainer: Scripted) -> None:
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), *version_events(1), *version_events(2))
+    trainer.say({"kind": "trainer.done"})
+    trainer.follower().train(PLAN, steps=2)
+    assert trainer.observed == [0, 1, 2]
+    commands = trainer.heard()
+    assert [command["command"] for command in commands] == ["plan", "continue", "continue", "continue"]
+    assert [command.get("version") for command in commands[1:]] == [0, 1, 2]
+
+
+def test_a_skipped_version_ends_the_run(trainer: Scripted) -> None:
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), *version_events(2))
+    with pytest.raises(TrainingError, match="out of order") as caught:
+        trainer.follower().train(PLAN, steps=2)
+    assert caught.value.expected == "step with step 1"
+    assert trainer.observed == [0]
+
+
+def test_a_refit_error_keeps_the_servers_text_and_names_the_paused_engines(trainer: Scripted) -> None:
+    error = {"kind": "refit", "what": "update_weights: 500", "found": "no parameter x", "poisoned": ["http://e"]}
+    trainer.say({"kind": "transfer.initialised"}, {"kind": "trainer.error", "error": error})
+    with pytest.raises(RefitError, match="left paused, not to be used again: http://e") as caught:
+        trainer.follower().train(PLAN, steps=1)
+    assert caught.value.found == "no parameter x"
+    assert caught.value.exit_code == 40
+
+
+def test_a_silent_trainer_is_given_up_at_the_deadline(trainer: Scripted) -> None:
+    with pytest.raises(TrainingError, match=r"did not report transfer\.initialised in time"):
+        trainer.follower(rendezvous_s=0.5).train(PLAN, steps=1)
+
+
+def test_a_trainer_that_leaves_early_is_an_error(trainer: Scripted) -> None:
+    trainer.say({"kind": "transfer.initialised"})
+    trainer.leave()
+    with pytest.raises(TrainingError, match="ended before its work was done"):
+        trainer.follower().train(PLAN, steps=1)
+
+
+def test_a_dead_service_is_noticed_while_waiting(trainer: Scripted) -> None:
+    trainer.dead = True
+    with pytest.raises(ServiceDiedError):
+        trainer.follower().train(PLAN, steps=1)
+
+
+@pytest.mark.parametrize("line", [b"not json\n", b"[]\n", b'{"kind": 3}\n', b"\xff\n"])
+def test_garbage_on_the_event_pipe_is_a_protocol_error(trainer: Scripted, line: bytes) -> None:
+    os.write(trainer.events_fd, line)
+    with pytest.raises(TrainingError, match="not an event"):
+        trainer.follower().train(PLAN, steps=1)
+
+
+def test_a_closed_command_pipe_is_named(trainer: Scripted) -> None:
+    os.close(trainer.commands_fd)
+    trainer.commands_fd = os.open(os.devnull, os.O_RDONLY)
+    with pytest.raises(TrainingError, match="closed its command pipe"):
+        trainer.channel.send({"command": "stop"})
