@@ -1,0 +1,147 @@
+"""The kinds of events in `events.jsonl`: the vocabulary between those who act, those who judge and those who report.
+
+One frozen model per kind; unknown fields are an error, so that a typing slip cannot pass for missing evidence. Numbers
+may be NaN or infinite, since a run must be able to record that it went wrong; on disk they are strings ("NaN"), which
+keeps every line plain JSON. Imports nothing of the project but its errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from harness.events.base import BaseEvent, Source
+from harness.events.run import Failure, Note, Phase, PhaseName, PhaseStarted, RunFailure, RunStarted, Survivor, Teardown
+from harness.events.stack import (
+    BEFORE_TRANSFER,
+    BinaryHashes,
+    EngineObservation,
+    Generation,
+    Observed,
+    Pins,
+    Probe,
+    Processes,
+    ProcessRecord,
+    ServiceExited,
+    ServiceReady,
+    ServiceStarted,
+    Topology,
+    Worker,
+)
+from harness.events.trainer import (
+    Mismatch,
+    Refit,
+    RefitSeconds,
+    RewardGroup,
+    Rewards,
+    Step,
+    StepSeconds,
+    TrainerDone,
+    TrainerError,
+    TrainerFault,
+    TrainerProbe,
+    TrainerReady,
+    TransferInitialised,
+    Warmup,
+)
+
+__all__ = [
+    "BEFORE_TRANSFER",
+    "BaseEvent",
+    "BinaryHashes",
+    "EngineObservation",
+    "Event",
+    "EventError",
+    "Failure",
+    "Generation",
+    "Mismatch",
+    "Note",
+    "Observed",
+    "Phase",
+    "PhaseName",
+    "PhaseStarted",
+    "Pins",
+    "Probe",
+    "ProcessRecord",
+    "Processes",
+    "Refit",
+    "RefitSeconds",
+    "RewardGroup",
+    "Rewards",
+    "RunFailure",
+    "RunStarted",
+    "ServiceExited",
+    "ServiceReady",
+    "ServiceStarted",
+    "Source",
+    "Step",
+    "StepSeconds",
+    "Survivor",
+    "Teardown",
+    "Topology",
+    "TrainerDone",
+    "TrainerError",
+    "TrainerFault",
+    "TrainerProbe",
+    "TrainerReady",
+    "TransferInitialised",
+    "Warmup",
+    "Worker",
+    "parse",
+    "parse_fields",
+]
+
+
+class EventError(ValueError):
+    """A line or an object is not an event of a known kind."""
+
+
+Event = (
+    RunStarted
+    | PhaseStarted
+    | Phase
+    | Note
+    | ServiceStarted
+    | ServiceReady
+    | ServiceExited
+    | Pins
+    | Topology
+    | Observed
+    | Generation
+    | Processes
+    | Teardown
+    | Failure
+    | TrainerReady
+    | TransferInitialised
+    | Refit
+    | TrainerProbe
+    | Step
+    | TrainerDone
+    | TrainerError
+)
+
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+
+
+def parse(line: str | bytes) -> Event:
+    """One line of `events.jsonl` (or of the trainer's pipe, NaN literals included). Raises `EventError`."""
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise EventError(f"not JSON: {error}") from error
+    return parse_fields(fields)
+
+
+def parse_fields(fields: Mapping[str, Any]) -> Event:
+    """The same from a decoded object. Raises `EventError` naming each wrong field."""
+    try:
+        return _ADAPTER.validate_python(fields)
+    except ValidationError as error:
+        raise EventError("; ".join(_reasons(error))) from error
+
+
+def _reasons(error: ValidationError) -> list[str]:
+    return [f"{'.'.join(map(str, fault['loc'])) or 'event'}: {fault['msg']}" for fault in error.errors()]

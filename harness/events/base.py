@@ -1,0 +1,34 @@
+"""What all kinds of events share: frozen, closed models that keep NaN and infinity."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Source = Literal["harness", "trainer", "observer"]
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+Whole = Annotated[int, Field(strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class Data(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class BaseEvent(Data):
+    """`t` is in seconds since the run's start."""
+
+    t: float = 0.0
+    source: Source = "harness"
+
+    def line(self) -> str:
+        """One line of `events.jsonl`, without the newline."""
+        return self.model_dump_json()
+
+    def fields(self) -> dict[str, Any]:
+        """The same as a dict of JSON values."""
+        fields: dict[str, Any] = json.loads(self.line())
+        return fields

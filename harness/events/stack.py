@@ -1,0 +1,139 @@
+"""Events about the stack: its pins, services and topology, and what the harness itself observed of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.events.base import BaseEvent, Count, Data, Flag, Source, Whole
+
+BEFORE_TRANSFER = -1
+"""The `version` of the observation made before transfer 0."""
+
+
+class ServiceStarted(BaseEvent):
+    """`start_time` (seconds since the epoch) together with the pid names one process for good."""
+
+    kind: Literal["service.started"] = "service.started"
+    service: str
+    pid: Count
+    start_time: float
+    log: str
+
+
+class ServiceReady(BaseEvent):
+    kind: Literal["service.ready"] = "service.ready"
+    service: str
+    seconds: float
+
+
+class ServiceExited(BaseEvent):
+    """`expected` is true when the run itself asked the service to end."""
+
+    kind: Literal["service.exited"] = "service.exited"
+    service: str
+    returncode: int | None
+    expected: Flag
+
+
+class BinaryHashes(Data):
+    """SHA-256 of a binary: as pinned, and as read from the environment (None: no such file)."""
+
+    expected: str
+    found: str | None
+
+
+class Pins(BaseEvent):
+    """What the manifest pins and what the environment holds; a `found` of None is a package that is not there."""
+
+    kind: Literal["pins"] = "pins"
+    expected: dict[str, str]
+    found: dict[str, str | None]
+    binaries: dict[str, BinaryHashes]
+
+
+class Worker(Data):
+    """One record of the discovery answer: one engine, which is `world_size` ranks from `rank_offset` on."""
+
+    component: str
+    instance_id: Whole | str
+    admin_url: str
+    system_url: str
+    model: str
+    world_size: Count
+    rank_offset: Count
+
+
+class Topology(BaseEvent):
+    """The pinned discovery snapshot. `expected_world_size` is configured, not discovered."""
+
+    kind: Literal["topology"] = "topology"
+    world_size: Count
+    expected_world_size: Count
+    fingerprint: str
+    workers: tuple[Worker, ...]
+
+
+class Probe(Data):
+    """Greedy continuation of a fixed prompt, and the prompt under teacher forcing.
+
+    `logprobs[i]` belongs to `token_ids[i]`; `prompt_logprobs[i]` to `prompt_ids[i + 1]`. Natural logarithms.
+    """
+
+    prompt_ids: tuple[Count, ...]
+    token_ids: tuple[Count, ...]
+    logprobs: tuple[float, ...]
+    prompt_logprobs: tuple[float, ...]
+
+
+class EngineObservation(Data):
+    """What the harness itself saw of one engine and its sidecar. None: they gave no answer.
+
+    `sidecar_paused` is for stacks whose sidecar reports it apart from its engine.
+    """
+
+    admin_url: str
+    system_url: str
+    engine_label: str | None
+    sidecar_label: str | None
+    paused: Flag | None
+    sidecar_paused: Flag | None = None
+    probes: tuple[Probe, ...]
+
+
+class Observed(BaseEvent):
+    """The stack as observed while the trainer waits at `version` (`BEFORE_TRANSFER` before transfer 0)."""
+
+    kind: Literal["observed"] = "observed"
+    source: Source = "observer"
+    version: Annotated[int, Field(strict=True, ge=BEFORE_TRANSFER)]
+    engines: tuple[EngineObservation, ...]
+
+
+class Generation(BaseEvent):
+    """A chat completion through the frontend."""
+
+    kind: Literal["generation"] = "generation"
+    source: Source = "observer"
+    when: Literal["before", "after"]
+    status: Whole
+    text: str
+    completion_tokens: Count
+    finish_reason: str | None
+    seconds: float
+
+
+class ProcessRecord(Data):
+    service: str
+    pid: Count
+    start_time: float
+
+
+class Processes(BaseEvent):
+    """Every process of the stack's services, and the topology's fingerprint, at the start or end of training."""
+
+    kind: Literal["processes"] = "processes"
+    when: Literal["start", "end"]
+    fingerprint: str
+    processes: tuple[ProcessRecord, ...]

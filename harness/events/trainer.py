@@ -1,0 +1,130 @@
+"""Events that the trainer reports of itself, one by one over its pipe."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.events.base import BaseEvent, Count, Data, Flag, Source
+from harness.events.stack import Probe
+
+
+class TrainerEvent(BaseEvent):
+    source: Source = "trainer"
+
+
+class Warmup(Data):
+    cached: Flag
+    steps: Count
+    seconds: float
+
+
+class TrainerReady(TrainerEvent):
+    kind: Literal["trainer.ready"] = "trainer.ready"
+    parameters: Count
+    bytes: Count
+    dtype: str
+    names_sha256: str
+    warmup: Warmup | None
+    probe_prompts: tuple[tuple[Count, ...], ...]
+    stop_token_ids: tuple[Count, ...]
+
+
+class TransferInitialised(TrainerEvent):
+    kind: Literal["transfer.initialised"] = "transfer.initialised"
+    world_size: Count
+    seconds: float
+
+
+class RefitSeconds(Data):
+    """Seconds of each stage of a refit; `total` is from pause to resume."""
+
+    pause: float
+    start: float
+    update: float
+    finish: float
+    reset: float
+    resume: float
+    total: float
+
+
+class Refit(TrainerEvent):
+    """The trainer's own account of a transfer; `bytes` counts the weights once, whatever the number of engines."""
+
+    kind: Literal["refit"] = "refit"
+    version: Count
+    seconds: RefitSeconds
+    bytes: Count
+    buckets: Count
+    engines: tuple[str, ...]
+
+
+class TrainerProbe(TrainerEvent):
+    """The trainer's own forward pass over the probe prompts with the weights of `version`."""
+
+    kind: Literal["probe"] = "probe"
+    version: Count
+    probes: tuple[Probe, ...]
+
+
+class RewardGroup(Data):
+    prompt: str
+    rewards: tuple[float, ...]
+
+
+class Rewards(Data):
+    mean: float
+    std: float
+    groups: tuple[RewardGroup, ...]
+
+
+class Mismatch(Data):
+    """Sampling engine against trainer, over the log-probabilities of the sampled tokens."""
+
+    mean_abs: float
+    max_abs: float
+    k3: float
+
+
+class StepSeconds(Data):
+    rollout: float
+    train: float
+
+
+class Step(TrainerEvent):
+    """One optimizer step; its rollouts were sampled from `version_sampled`."""
+
+    kind: Literal["step"] = "step"
+    step: Annotated[int, Field(strict=True, ge=1)]
+    version_sampled: Count
+    loss: float
+    grad_norm: float
+    tokens: Count
+    rollouts: Count
+    errored: Count
+    rewards: Rewards
+    mismatch: Mismatch
+    seconds: StepSeconds
+
+
+class TrainerDone(TrainerEvent):
+    kind: Literal["trainer.done"] = "trainer.done"
+    steps: Count
+
+
+class TrainerFault(Data):
+    """`poisoned` lists the admin URLs of engines that were left paused and must not serve again."""
+
+    kind: str
+    what: str
+    expected: str | None = None
+    found: str | None = None
+    where: str | None = None
+    hint: str | None = None
+    poisoned: tuple[str, ...] = ()
+
+
+class TrainerError(TrainerEvent):
+    kind: Literal["trainer.error"] = "trainer.error"
+    error: TrainerFault
