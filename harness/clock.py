@@ -35,6 +35,16 @@ class InterruptibleClock:
             raise Interrupted("the run was interrupted")
 
 
+class SteadyClock:
+    """The real clock for teardown: an interrupt does not end its sleep, so that what was begun is completed."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(max(0.0, seconds))
+
+
 @dataclass(frozen=True)
 class Deadline:
     """A point on a clock, and the number of seconds that was granted (for messages)."""
