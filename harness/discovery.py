@@ -1,0 +1,295 @@
+"""RL worker discovery: the frontend's answer becomes a pinned topology, or a reason why not.
+
+One record is one engine, not one rank. The order by (component, instance_id), and nothing in the order of the
+answer, gives every engine its ranks. All decisions here are pure functions over a status and a body; `DiscoveryProbe`
+asks the question for the poller and pins the topology once two consecutive snapshots are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from harness.admin import printable
+from harness.errors import DiscoveryError
+from harness.probes import BODY_LIMIT_BYTES, Fatal, Outcome, Pending, Ready, fetch
+
+PROTOCOL_VERSION = 1
+TRAINER_RANKS = 1
+"""Ranks of the transfer group before the first engine's: the trainer is rank 0 of it."""
+
+_TRANSIENT_CLIENT_ERRORS = frozenset({408, 429})
+
+
+class WorkerRecord(BaseModel):
+    """One worker as served. Newer servers may add fields, so unknown ones are kept out rather than refused."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    component: str = Field(min_length=1)
+    instance_id: int | str
+    namespace: str | None = None
+    endpoint: str | None = None
+    transport: object = None
+    system_url: str | None = None
+    admin_base_url: str | None = None
+    model: str | None = None
+    routes: list[str] = Field(default_factory=list)
+    world_size: Annotated[int, Field(ge=1)] | None = None
+    error: object = None
+
+
+class WorkersAnswer(BaseModel):
+    """The body of `GET /v1/rl/workers`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    protocol_version: Literal[1]
+    namespace: str | None = None
+    workers: list[WorkerRecord]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One engine with its place in the rank order. `rank_offset` counts from 0 over the engines' ranks alone."""
+
+    component: str
+    instance_id: str
+    admin_url: str
+    system_url: str
+    model: str
+    world_size: int
+    rank_offset: int
+
+    @property
+    def transfer_offset(self) -> int:
+        """First rank of this engine in the weight-transfer group, which begins with the trainer."""
+        return self.rank_offset + TRAINER_RANKS
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The engines that serve one model, in rank order."""
+
+    workers: tuple[Worker, ...]
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all engines together, without the trainer."""
+        return sum(worker.world_size for worker in self.workers)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over everything that must not change between two refits."""
+        rows = [
+            [w.component, w.instance_id, w.admin_url, w.system_url, w.model, w.world_size, w.rank_offset]
+            for w in self.workers
+        ]
+        return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A complete answer: the expected ranks are all there."""
+
+    topology: Topology
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the run was configured for: the model's published name and the ranks of all engines together."""
+
+    model: str
+    world_size: int
+
+
+def normalise_url(url: str) -> str:
+    """Base URL without trailing slashes and without a final `/v1`; raises ValueError when it is not http(s)."""
+    parsed = httpx.URL(url.strip())
+    if parsed.scheme not in {"http", "https"} or not parsed.host:
+        raise ValueError(f"not an absolute http(s) URL: {printable(url)!r}")
+    text = str(parsed.copy_with(query=None, fragment=None)).rstrip("/")
+    return text.removesuffix("/v1").rstrip("/")
+
+
+def rank_offsets(world_sizes: Iterable[int]) -> list[int]:
+    """First rank of each engine: sizes [2, 1, 4] give offsets [0, 2, 3]."""
+    offsets, following = [], 0
+    for size in world_sizes:
+        offsets.append(following)
+        following += size
+    return offsets
+
+
+def classify(status: int, body: bytes, expected: Expectation) -> Snapshot | Pending | Fatal:
+    """Decide on one answer of the discovery endpoint."""
+    if status in _TRANSIENT_CLIENT_ERRORS or status >= 500:
+        return Pending(f"HTTP {status}: {printable(body)}")
+    if status != 200:
+        return Fatal(f"HTTP {status}: {printable(body)}")
+    answer = _parse(body)
+    if isinstance(answer, Fatal):
+        return answer
+    return _classify_workers([w for w in answer.workers if w.model in {expected.model, None}], expected)
+
+
+def _parse(body: bytes) -> WorkersAnswer | Fatal:
+    try:
+        document = json.loads(body)
+    except ValueError as broken:
+        return Fatal(f"the answer is not JSON ({broken}): {printable(body)}")
+    if not isinstance(document, dict):
+        return Fatal(f"the answer is not a JSON object: {printable(body)}")
+    version = document.get("protocol_version")
+    if type(version) is not int or version != PROTOCOL_VERSION:
+        return Fatal(f"protocol_version must be the integer {PROTOCOL_VERSION}, found {json.dumps(version)}")
+    try:
+        return WorkersAnswer.model_validate_json(body)
+    except ValidationError as invalid:
+        return Fatal(f"the answer breaks protocol version {PROTOCOL_VERSION}: {_first_problem(invalid)}")
+
+
+def _first_problem(invalid: ValidationError) -> str:
+    problem = invalid.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+
+
+def _classify_workers(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot | Pending | Fatal:
+    """Duplicates are judged over all records of the model, also over those that are not usable yet."""
+    repeated = _duplicates("(component, instance_id)", [(w.component, str(w.instance_id)) for w in records])
+    if repeated is not None:
+        return repeated
+    failed = [w for w in records if w.error]
+    if failed:
+        return Pending(
+            f"worker {failed[0].component}/{failed[0].instance_id} reports: {printable(str(failed[0].error))}"
+        )
+    named = [w for w in records if w.model == expected.model]
+    if not named:
+        return Pending(f"no worker serves {expected.model!r} yet")
+    return _resolve(sorted(named, key=lambda w: (w.component, _instance_order(w.instance_id))), expected)
+
+
+def _instance_order(instance_id: int | str) -> tuple[int, int, str]:
+    """Numbers by value and before names, so that 9 comes before 10 in every answer."""
+    if isinstance(instance_id, int):
+        return (0, instance_id, "")
+    return (1, 0, instance_id)
+
+
+def _resolve(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot | Pending | Fatal:
+    incomplete = next((w for w in records if None in {w.admin_base_url, w.system_url, w.world_size}), None)
+    if incomplete is not None:
+        return Pending(
+            f"worker {incomplete.component}/{incomplete.instance_id} has not published its URLs and world size"
+        )
+    try:
+        admin = [normalise_url(w.admin_base_url or "") for w in records]
+        system = [normalise_url(w.system_url or "") for w in records]
+    except (ValueError, httpx.InvalidURL) as bad:
+        return Fatal(f"unusable worker URL: {bad}")
+    repeated = _duplicates("admin URL", admin) or _duplicates("system URL", system)
+    if repeated is not None:
+        return repeated
+    if len({frozenset(w.routes) for w in records}) > 1:
+        listing = "; ".join(f"{w.component}/{w.instance_id}: {', '.join(sorted(w.routes))}" for w in records)
+        return Fatal(f"workers with mixed capabilities: {listing}")
+    sizes = [w.world_size or 0 for w in records]
+    return _judge_size(
+        Topology(
+            tuple(
+                Worker(w.component, str(w.instance_id), admin[i], system[i], expected.model, sizes[i], offset)
+                for i, (w, offset) in enumerate(zip(records, rank_offsets(sizes), strict=True))
+            )
+        ),
+        expected,
+    )
+
+
+def _judge_size(topology: Topology, expected: Expectation) -> Snapshot | Pending | Fatal:
+    sizes = [w.world_size for w in topology.workers]
+    if topology.world_size > expected.world_size:
+        return Fatal(f"too many ranks: expected {expected.world_size}, found {topology.world_size} in {sizes}")
+    if topology.world_size < expected.world_size:
+        return Pending(f"{topology.world_size} of {expected.world_size} ranks are there: {sizes}")
+    return Snapshot(topology)
+
+
+def _duplicates(what: str, values: Sequence[Hashable]) -> Fatal | None:
+    twice = [value for value, count in Counter(values).items() if count > 1]
+    return Fatal(f"two workers share one {what}: {twice[0]}") if twice else None
+
+
+def describe_change(before: Topology, after: Topology) -> str | None:
+    """What differs between two topologies, for people; None when they are the same."""
+    if before.fingerprint == after.fingerprint:
+        return None
+    known = {(w.component, w.instance_id): w for w in before.workers}
+    now = {(w.component, w.instance_id): w for w in after.workers}
+    parts = [f"gone: {'/'.join(key)}" for key in known if key not in now]
+    parts += [f"new: {'/'.join(key)}" for key in now if key not in known]
+    parts += [f"changed: {'/'.join(key)}" for key in known if key in now and known[key] != now[key]]
+    return ", ".join(parts)
+
+
+@dataclass
+class DiscoveryProbe:
+    """Asks the discovery endpoint; Ready once two consecutive complete snapshots are equal.
+
+    `topology` is None until then. Any other answer in between starts the count anew.
+    """
+
+    url: str
+    expected: Expectation
+    timeout_s: float = 5.0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    topology: Topology | None = field(default=None, init=False)
+    _previous: Topology | None = field(default=None, init=False, repr=False)
+
+    @property
+    def what(self) -> str:
+        return f"GET {self.url} with {self.expected.world_size} rank(s) of {self.expected.model}"
+
+    def check(self) -> Outcome:
+        found = self.ask()
+        if not isinstance(found, Snapshot):
+            self._previous = None
+            return found
+        previous, self._previous = self._previous, found.topology
+        if previous is None or previous.fingerprint != found.topology.fingerprint:
+            return Pending("one complete snapshot; waiting for an equal second one")
+        self.topology = found.topology
+        return Ready(f"{len(found.topology.workers)} worker(s), {found.topology.world_size} rank(s)")
+
+    def ask(self) -> Snapshot | Pending | Fatal:
+        """One request, classified. A transport error is Pending."""
+        try:
+            answer = fetch(self.url, headers=self.headers, timeout_s=self.timeout_s)
+        except httpx.TransportError as broken:
+            return Pending(f"{type(broken).__name__}: {broken}")
+        if answer.truncated:
+            return Fatal(f"the answer is larger than {BODY_LIMIT_BYTES} bytes")
+        return classify(answer.status, answer.body, self.expected)
+
+
+def require_same(pinned: Topology, ask: Callable[[], Snapshot | Pending | Fatal], url: str) -> None:
+    """Ask again and raise DiscoveryError unless the answer is the pinned topology."""
+    found = ask()
+    if not isinstance(found, Snapshot):
+        raise DiscoveryError("the pinned topology is no longer served", found=found.reason, where=url)
+    change = describe_change(pinned, found.topology)
+    if change is not None:
+        raise DiscoveryError(
+            "the topology changed under the run",
+            expected=f"fingerprint {pinned.fingerprint}",
+            found=f"fingerprint {found.topology.fingerprint} ({change})",
+            where=url,
+            hint="a worker was replaced: read its log, then start a new run",
+        )

@@ -1,0 +1,146 @@
+"""Asks the stack itself what it serves, independently of the trainer.
+
+Labels come from engine and sidecar, content from the engine's own generation, and one real answer through the
+frontend. Probe requests ask for the prompt's log-probabilities as well, and vLLM does not read its prefix cache for
+such a request, so that every number is computed with the weights of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from harness.admin import EngineAdmin, FrontendClient, Generated, HttpClient, HttpStatusError, SidecarControl
+from harness.clock import Clock
+from harness.discovery import Topology, Worker
+from harness.errors import SmokestackError
+from harness.events import EngineObservation, Generation, Observed, Probe
+
+CHAT_PROMPT = "What is 3+4?"
+CHAT_MAX_TOKENS = 12
+
+Value = TypeVar("Value")
+
+
+class ObservationError(SmokestackError):
+    """An engine answered a probe with something that cannot be an answer to it."""
+
+    kind = "observation"
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Where to ask. `request_s` bounds every single request; `new_tokens` is how many tokens a probe generates."""
+
+    topology: Topology
+    frontend_url: str
+    model: str
+    clock: Clock
+    new_tokens: int = 8
+    request_s: float = 30.0
+    stop_token_ids: Sequence[int] = field(default_factory=tuple)
+
+    def observe(self, prompts: Sequence[Sequence[int]], version: int) -> Observed:
+        """Every engine and its sidecar, while nobody changes them.
+
+        A server that gives no label is recorded as None. A paused engine is not probed: it would never answer.
+        Raises HttpStatusError when an engine that is not paused does not answer a probe.
+        """
+        return Observed(
+            version=version, engines=tuple(self._observe_engine(worker, prompts) for worker in self.topology.workers)
+        )
+
+    def generate(self, when: Literal["before", "after"], prompt: str = CHAT_PROMPT) -> Generation:
+        """One chat completion through the frontend. A failure is recorded as its status, 0 when there was no answer."""
+        frontend = FrontendClient(HttpClient(self.frontend_url, timeout_s=self.request_s))
+        began = self.clock.monotonic()
+        try:
+            answer = frontend.chat(self.model, prompt, max_tokens=CHAT_MAX_TOKENS)
+        except HttpStatusError as failed:
+            return Generation(
+                when=when,
+                status=failed.status or 0,
+                text=failed.found or "",
+                completion_tokens=0,
+                finish_reason=None,
+                seconds=self.clock.monotonic() - began,
+            )
+        return Generation(
+            when=when,
+            status=200,
+            text=answer.text,
+            completion_tokens=answer.completion_tokens,
+            finish_reason=answer.finish_reason,
+            seconds=self.clock.monotonic() - began,
+        )
+
+    def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
+        engine = EngineAdmin(HttpClient(worker.admin_url, timeout_s=self.request_s))
+        sidecar = SidecarControl(HttpClient(worker.system_url, timeout_s=self.request_s))
+        paused = _or_none(engine.is_paused)
+        return EngineObservation(
+            admin_url=worker.admin_url,
+            system_url=worker.system_url,
+            engine_label=_or_none(engine.weight_version),
+            sidecar_label=_or_none(sidecar.weight_version),
+            paused=paused,
+            sidecar_paused=_or_none(sidecar.is_paused),
+            probes=() if paused else tuple(self._probe(engine, prompt) for prompt in prompts),
+        )
+
+    def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> Probe:
+        sampling = {
+            "temperature": 0.0,
+            "max_tokens": self.new_tokens,
+            "logprobs": 0,
+            "prompt_logprobs": 0,
+            "stop_token_ids": list(self.stop_token_ids),
+        }
+        answer = engine.generate(self.model, prompt, sampling)
+        choice = answer.choices[0]
+        logprobs = choice.token_logprobs()
+        if len(logprobs) != len(choice.token_ids):
+            raise ObservationError(
+                "a probe's tokens and log-probabilities do not fit together",
+                expected=f"{len(choice.token_ids)} log-probabilities",
+                found=str(len(logprobs)),
+                where=engine.http.base_url,
+            )
+        return Probe(
+            prompt_ids=tuple(prompt),
+            token_ids=tuple(choice.token_ids),
+            logprobs=tuple(logprobs),
+            prompt_logprobs=teacher_forced(prompt, answer, engine.http.base_url),
+        )
+
+
+def teacher_forced(prompt: Sequence[int], answer: Generated, where: str) -> tuple[float, ...]:
+    """Log-probability of each prompt token but the first, given those before it; `len(prompt) - 1` numbers."""
+    entries = answer.prompt_logprobs or []
+    if len(entries) != len(prompt):
+        raise ObservationError(
+            "a probe's prompt log-probabilities are incomplete",
+            expected=f"{len(prompt)} entries",
+            found=str(len(entries)),
+            where=where,
+        )
+    found: list[float] = []
+    for token, entry in zip(prompt[1:], entries[1:], strict=True):
+        if entry is None or str(token) not in entry:
+            raise ObservationError(
+                "a probe's prompt log-probabilities lack a token of the prompt",
+                expected=f"an entry for token {token}",
+                found="none" if entry is None else ", ".join(sorted(entry)),
+                where=where,
+            )
+        found.append(entry[str(token)].logprob)
+    return tuple(found)
+
+
+def _or_none(ask: Callable[[], Value]) -> Value | None:
+    """The answer, or None where the server gave none or refused."""
+    try:
+        return ask()
+    except HttpStatusError:
+        return None

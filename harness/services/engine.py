@@ -1,0 +1,108 @@
+"""The vLLM engine: `vllm-rs` serves HTTP and gRPC, and starts the Python engine behind itself.
+
+What stands before `--` goes to the Rust front end, what stands after it to the Python engine. An option on the wrong
+side is silently useless.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness.config import RunConfig
+from harness.probes import Fatal, HttpProbe, JsonProbe, Outcome, Pending, Ready, TcpProbe
+from harness.services.context import ServiceContext, engine_name, grpc_port
+from harness.services.spec import ServiceSpec
+
+PLUGIN = "smokestack_payload"
+"""Our entry point in vLLM's group `vllm.general_plugins`."""
+
+CPU_KV_CACHE_GIB = 1
+
+
+def spec(context: ServiceContext, index: int) -> ServiceSpec:
+    """Raises ValueError while the folder of the model is not known."""
+    config = context.config
+    if config.model_dir is None:
+        raise ValueError("the engine needs a model folder")
+    name = engine_name(index)
+    return ServiceSpec(
+        name=name,
+        argv=(*_rust_front_end(context, index, config.model_dir), "--", *_python_engine(context)),
+        env=context.environment(_own_environment(config)),
+        cwd=config.tmp_dir,
+        log=context.log(name),
+        probes=_probes(context, index),
+        ports={port: config.ports[port] for port in (name, grpc_port(index))},
+        stop_grace_s=config.deadlines.stop_grace_s,
+    )
+
+
+def _rust_front_end(context: ServiceContext, index: int, model_dir: Path) -> tuple[str, ...]:
+    config = context.config
+    return (
+        str(config.environment / "bin" / "vllm-rs"),
+        "serve",
+        str(model_dir),
+        *("--served-model-name", config.served_model_name),
+        *("--host", config.host),
+        *("--port", str(config.ports[engine_name(index)])),
+        *("--grpc-port", str(config.ports[grpc_port(index)])),
+        # Without it `/inference/v1/generate` answers 403.
+        "--enable-scale-out",
+        "--enable-prompt-tokens-details",
+        *("--python", str(context.python)),
+    )
+
+
+def _python_engine(context: ServiceContext) -> tuple[str, ...]:
+    config = context.config
+    arguments = [
+        *("--dtype", "float32" if config.platform == "cpu" else "bfloat16"),
+        *("--max-model-len", str(config.max_model_len)),
+        "--enforce-eager",
+        *("--weight-transfer-config", json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))),
+    ]
+    if config.tensor_parallel > 1:
+        arguments += ["--tensor-parallel-size", str(config.tensor_parallel)]
+    return tuple(arguments)
+
+
+def _own_environment(config: RunConfig) -> dict[str, str]:
+    own = {
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_HOST_IP": config.host,
+        "VLLM_PLUGINS": PLUGIN,
+        # Even an eager engine compiles its samplers with Inductor, which needs a C++ compiler and takes seconds.
+        "TORCHDYNAMO_DISABLE": "1",
+        "NO_COLOR": "1",
+    }
+    if config.platform == "cpu":
+        own["VLLM_CPU_KVCACHE_SPACE"] = str(CPU_KV_CACHE_GIB)
+    if config.platform == "cpu" and config.engines * config.tensor_parallel > 1:
+        # Ranks that each bind themselves to all cores stand in each other's way.
+        own |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    return own
+
+
+def _probes(context: ServiceContext, index: int) -> tuple[HttpProbe | JsonProbe | TcpProbe, ...]:
+    config, name, base = context.config, engine_name(index), context.url(engine_name(index))
+
+    def judge_models(document: object) -> Outcome:
+        return judge_published(document, config.served_model_name)
+
+    return (
+        HttpProbe(f"{name} GET /health", f"{base}/health"),
+        JsonProbe(f"{name} GET /v1/models", f"{base}/v1/models", judge_models),
+        TcpProbe(f"{name} gRPC port", config.host, config.ports[grpc_port(index)]),
+    )
+
+
+def judge_published(document: object, model: str) -> Outcome:
+    """Whether a `/v1/models` document lists `model`."""
+    if not isinstance(document, dict) or not isinstance(document.get("data"), list):
+        return Fatal("this is not a list of models")
+    names = [entry.get("id") for entry in document["data"] if isinstance(entry, dict)]
+    if model not in names:
+        return Pending(f"{model!r} is not published; there is {names or 'nothing'}")
+    return Ready(f"{model} is published")

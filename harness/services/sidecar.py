@@ -1,0 +1,39 @@
+"""The Dynamo vLLM sidecar: registers one engine with Dynamo, and answers for it.
+
+It talks to its engine over gRPC and publishes the engine's HTTP address as the admin URL. There is one for each engine,
+all of the same component, told apart by their instance ids.
+"""
+
+from __future__ import annotations
+
+from harness.probes import HttpProbe
+from harness.services.context import ServiceContext, engine_name, grpc_port, sidecar_name
+from harness.services.spec import ServiceSpec
+
+
+def spec(context: ServiceContext, index: int) -> ServiceSpec:
+    """The system port is required: without one the sidecar ends at once where RL is enabled.
+
+    Nobody is waiting for an answer when a run ends, so the sidecar does not linger for 5 s after SIGTERM.
+    """
+    config, dialect, name = context.config, context.dialect, sidecar_name(index)
+    return ServiceSpec(
+        name=name,
+        argv=(
+            *(str(context.python), "-m", dialect.sidecar_module),
+            *(dialect.grpc_flag, f"{config.host}:{config.ports[grpc_port(index)]}"),
+            *(dialect.engine_http_flag, context.url(engine_name(index))),
+            *("--namespace", config.namespace),
+        ),
+        env=context.dynamo_environment(
+            {
+                "DYN_SYSTEM_PORT": str(config.ports[name]),
+                "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
+            }
+        ),
+        cwd=config.tmp_dir,
+        log=context.log(name),
+        probes=(HttpProbe(f"{name} GET /health", f"{context.url(name)}/health"),),
+        ports={name: config.ports[name]},
+        stop_grace_s=config.deadlines.stop_grace_s,
+    )
