@@ -16,7 +16,7 @@ from typing import Any
 from harness.clock import Clock, Deadline
 from harness.errors import DoctorError, InstallError, SmokestackError, UsageError
 from harness.models import ModelChoice
-from harness.process import ToolResult, run_tool
+from harness.tool import ToolResult, run_tool
 
 _ERRORS: dict[int, type[SmokestackError]] = {2: UsageError, 10: DoctorError, 20: InstallError}
 
