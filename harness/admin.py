@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
+from harness.answers import ChatAnswer, ChatCompletion, Generated, ModelList, Paused, Version, WeightVersion, WorldSize
 from harness.errors import SmokestackError
 from harness.probes import fetch
 
@@ -33,91 +34,6 @@ class HttpStatusError(SmokestackError):
     def __init__(self, what: str, *, status: int | None, found: str, where: str) -> None:
         super().__init__(what, expected="HTTP 200", found=found, where=where)
         self.status = status
-
-
-class _Served(BaseModel):
-    """Fields that this project reads; servers may send more."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class TokenLogprob(_Served):
-    """Log-probability of one token, natural logarithm. Rank 1 is the most likely token."""
-
-    logprob: float
-    rank: int | None = None
-
-
-class _ContentLogprobs(_Served):
-    content: list[TokenLogprob]
-
-
-class GeneratedChoice(_Served):
-    """One generated sequence: token ids, and the log-probability of each."""
-
-    token_ids: list[int]
-    finish_reason: str | None = None
-    logprobs: _ContentLogprobs | None = None
-
-    def token_logprobs(self) -> list[float]:
-        return [] if self.logprobs is None else [entry.logprob for entry in self.logprobs.content]
-
-
-class Generated(_Served):
-    """Answer of `/inference/v1/generate`. `prompt_logprobs[0]` is null: nothing comes before the first token."""
-
-    choices: list[GeneratedChoice] = Field(min_length=1)
-    prompt_logprobs: list[dict[str, TokenLogprob] | None] | None = None
-
-
-class ChatCompletion(_Served):
-    """Answer of `/v1/chat/completions`, flattened to what a check needs."""
-
-    text: str
-    finish_reason: str | None
-    completion_tokens: int
-
-
-class _ChatMessage(_Served):
-    content: str | None = None
-
-
-class _ChatChoice(_Served):
-    message: _ChatMessage
-    finish_reason: str | None = None
-
-
-class _ChatUsage(_Served):
-    completion_tokens: int
-
-
-class _ChatAnswer(_Served):
-    choices: list[_ChatChoice] = Field(min_length=1)
-    usage: _ChatUsage
-
-
-class _ModelEntry(_Served):
-    id: str
-
-
-class _ModelList(_Served):
-    data: list[_ModelEntry]
-
-
-class _WeightVersion(_Served):
-    weight_version: str | int
-
-
-class _Paused(_Served):
-    is_paused: bool
-
-
-class _WorldSize(_Served):
-    world_size: int
-
-
-class _Version(_Served):
-    version: str
 
 
 def printable(body: bytes | str, limit: int = SHOWN_BODY_CHARS) -> str:
@@ -201,20 +117,20 @@ class EngineAdmin:
         return True
 
     def version(self) -> str:
-        return self.http.get("/version", _Version).version
+        return self.http.get("/version", Version).version
 
     def models(self) -> list[str]:
-        return [entry.id for entry in self.http.get("/v1/models", _ModelList).data]
+        return [entry.id for entry in self.http.get("/v1/models", ModelList).data]
 
     def is_paused(self) -> bool:
-        return self.http.get("/is_paused", _Paused).is_paused
+        return self.http.get("/is_paused", Paused).is_paused
 
     def weight_version(self) -> str:
         """The label as served: "default" until a refit sets one. A label alone proves no weights."""
-        return str(self.http.get("/weight_info", _WeightVersion).weight_version)
+        return str(self.http.get("/weight_info", WeightVersion).weight_version)
 
     def world_size(self) -> int:
-        return self.http.get("/get_world_size", _WorldSize).world_size
+        return self.http.get("/get_world_size", WorldSize).world_size
 
     def pause(self, mode: PauseMode = "abort") -> None:
         self.http.call("POST", f"/pause?mode={mode}")
@@ -239,10 +155,10 @@ class SidecarControl:
     http: HttpClient
 
     def weight_version(self) -> str:
-        return str(self.http.post("/engine/control/get_weight_version", {}, _WeightVersion).weight_version)
+        return str(self.http.post("/engine/control/get_weight_version", {}, WeightVersion).weight_version)
 
     def is_paused(self) -> bool:
-        return self.http.post("/engine/control/is_paused", {}, _Paused).is_paused
+        return self.http.post("/engine/control/is_paused", {}, Paused).is_paused
 
 
 @dataclass(frozen=True)
@@ -252,7 +168,7 @@ class FrontendClient:
     http: HttpClient
 
     def models(self) -> list[str]:
-        return [entry.id for entry in self.http.get("/v1/models", _ModelList).data]
+        return [entry.id for entry in self.http.get("/v1/models", ModelList).data]
 
     def chat(self, model: str, prompt: str, *, max_tokens: int, timeout_s: float | None = None) -> ChatCompletion:
         """One greedy chat completion with a single user message."""
@@ -262,7 +178,7 @@ class FrontendClient:
             "max_tokens": max_tokens,
             "temperature": 0.0,
         }
-        answer = self.http.post("/v1/chat/completions", body, _ChatAnswer, timeout_s=timeout_s)
+        answer = self.http.post("/v1/chat/completions", body, ChatAnswer, timeout_s=timeout_s)
         first = answer.choices[0]
         return ChatCompletion(
             text=first.message.content or "",

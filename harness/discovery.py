@@ -7,10 +7,9 @@ asks the question for the poller and pins the topology once two consecutive snap
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -20,11 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.admin import printable
 from harness.errors import DiscoveryError
 from harness.probes import BODY_LIMIT_BYTES, Fatal, Outcome, Pending, Ready, fetch
+from harness.topology import Expectation, Snapshot, Topology, Worker, describe_change, rank_offsets
 
 PROTOCOL_VERSION = 1
-TRAINER_RANKS = 1
-"""Ranks of the transfer group before the first engine's: the trainer is rank 0 of it."""
-
 _TRANSIENT_CLIENT_ERRORS = frozenset({408, 429})
 
 
@@ -56,60 +53,6 @@ class WorkersAnswer(BaseModel):
     workers: list[WorkerRecord]
 
 
-@dataclass(frozen=True)
-class Worker:
-    """One engine with its place in the rank order. `rank_offset` counts from 0 over the engines' ranks alone."""
-
-    component: str
-    instance_id: str
-    admin_url: str
-    system_url: str
-    model: str
-    world_size: int
-    rank_offset: int
-
-    @property
-    def transfer_offset(self) -> int:
-        """First rank of this engine in the weight-transfer group, which begins with the trainer."""
-        return self.rank_offset + TRAINER_RANKS
-
-
-@dataclass(frozen=True)
-class Topology:
-    """The engines that serve one model, in rank order."""
-
-    workers: tuple[Worker, ...]
-
-    @property
-    def world_size(self) -> int:
-        """Ranks of all engines together, without the trainer."""
-        return sum(worker.world_size for worker in self.workers)
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 over everything that must not change between two refits."""
-        rows = [
-            [w.component, w.instance_id, w.admin_url, w.system_url, w.model, w.world_size, w.rank_offset]
-            for w in self.workers
-        ]
-        return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A complete answer: the expected ranks are all there."""
-
-    topology: Topology
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """What the run was configured for: the model's published name and the ranks of all engines together."""
-
-    model: str
-    world_size: int
-
-
 def normalise_url(url: str) -> str:
     """Base URL without trailing slashes and without a final `/v1`; raises ValueError when it is not http(s)."""
     parsed = httpx.URL(url.strip())
@@ -117,15 +60,6 @@ def normalise_url(url: str) -> str:
         raise ValueError(f"not an absolute http(s) URL: {printable(url)!r}")
     text = str(parsed.copy_with(query=None, fragment=None)).rstrip("/")
     return text.removesuffix("/v1").rstrip("/")
-
-
-def rank_offsets(world_sizes: Iterable[int]) -> list[int]:
-    """First rank of each engine: sizes [2, 1, 4] give offsets [0, 2, 3]."""
-    offsets, following = [], 0
-    for size in world_sizes:
-        offsets.append(following)
-        following += size
-    return offsets
 
 
 def classify(status: int, body: bytes, expected: Expectation) -> Snapshot | Pending | Fatal:
@@ -225,18 +159,6 @@ def _judge_size(topology: Topology, expected: Expectation) -> Snapshot | Pending
 def _duplicates(what: str, values: Sequence[Hashable]) -> Fatal | None:
     twice = [value for value, count in Counter(values).items() if count > 1]
     return Fatal(f"two workers share one {what}: {twice[0]}") if twice else None
-
-
-def describe_change(before: Topology, after: Topology) -> str | None:
-    """What differs between two topologies, for people; None when they are the same."""
-    if before.fingerprint == after.fingerprint:
-        return None
-    known = {(w.component, w.instance_id): w for w in before.workers}
-    now = {(w.component, w.instance_id): w for w in after.workers}
-    parts = [f"gone: {'/'.join(key)}" for key in known if key not in now]
-    parts += [f"new: {'/'.join(key)}" for key in now if key not in known]
-    parts += [f"changed: {'/'.join(key)}" for key in known if key in now and known[key] != now[key]]
-    return ", ".join(parts)
 
 
 @dataclass

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from harness.admin import EngineAdmin, FrontendClient, Generated, HttpClient, HttpStatusError, SidecarControl
+from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl
+from harness.answers import Generated
 from harness.clock import Clock
-from harness.discovery import Topology, Worker
 from harness.errors import SmokestackError
 from harness.events import EngineObservation, Generation, Observed, Probe
+from harness.topology import Topology, Worker
 
 CHAT_PROMPT = "What is 3+4?"
 CHAT_MAX_TOKENS = 12

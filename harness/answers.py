@@ -1,0 +1,90 @@
+"""What the servers of the stack answer: the fields that this project reads. Shapes: vLLM 0.32 and Dynamo 1.6."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Served(BaseModel):
+    """Fields that this project reads; servers may send more."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class TokenLogprob(Served):
+    """Log-probability of one token, natural logarithm. Rank 1 is the most likely token."""
+
+    logprob: float
+    rank: int | None = None
+
+
+class ContentLogprobs(Served):
+    content: list[TokenLogprob]
+
+
+class GeneratedChoice(Served):
+    """One generated sequence: token ids, and the log-probability of each."""
+
+    token_ids: list[int]
+    finish_reason: str | None = None
+    logprobs: ContentLogprobs | None = None
+
+    def token_logprobs(self) -> list[float]:
+        return [] if self.logprobs is None else [entry.logprob for entry in self.logprobs.content]
+
+
+class Generated(Served):
+    """Answer of `/inference/v1/generate`. `prompt_logprobs[0]` is null: nothing comes before the first token."""
+
+    choices: list[GeneratedChoice] = Field(min_length=1)
+    prompt_logprobs: list[dict[str, TokenLogprob] | None] | None = None
+
+
+class ChatCompletion(Served):
+    """Answer of `/v1/chat/completions`, flattened to what a check needs."""
+
+    text: str
+    finish_reason: str | None
+    completion_tokens: int
+
+
+class ChatMessage(Served):
+    content: str | None = None
+
+
+class ChatChoice(Served):
+    message: ChatMessage
+    finish_reason: str | None = None
+
+
+class ChatUsage(Served):
+    completion_tokens: int
+
+
+class ChatAnswer(Served):
+    choices: list[ChatChoice] = Field(min_length=1)
+    usage: ChatUsage
+
+
+class ModelEntry(Served):
+    id: str
+
+
+class ModelList(Served):
+    data: list[ModelEntry]
+
+
+class WeightVersion(Served):
+    weight_version: str | int
+
+
+class Paused(Served):
+    is_paused: bool
+
+
+class WorldSize(Served):
+    world_size: int
+
+
+class Version(Served):
+    version: str
