@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.events.base import BaseEvent, Source
-from harness.events.run import Failure, Note, Phase, PhaseName, PhaseStarted, RunFailure, RunStarted, Survivor, Teardown
+from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunStarted, Survivor, Teardown
 from harness.events.stack import (
     BEFORE_TRANSFER,
     BinaryHashes,
@@ -62,7 +62,6 @@ __all__ = [
     "Observed",
     "Phase",
     "PhaseName",
-    "PhaseStarted",
     "Pins",
     "Probe",
     "ProcessRecord",
@@ -101,7 +100,6 @@ class EventError(ValueError):
 
 Event = (
     RunStarted
-    | PhaseStarted
     | Phase
     | Note
     | ServiceStarted
@@ -144,4 +142,5 @@ def parse_fields(fields: Mapping[str, Any]) -> Event:
 
 
 def _reasons(error: ValidationError) -> list[str]:
-    return [f"{'.'.join(map(str, fault['loc'])) or 'event'}: {fault['msg']}" for fault in error.errors()]
+    """One text for each fault. A field's path begins with the event's kind, which the caller knows."""
+    return [f"{'.'.join(map(str, fault['loc'][1:])) or 'event'}: {fault['msg']}" for fault in error.errors()]

@@ -19,16 +19,19 @@ class Data(BaseModel):
 
 
 class BaseEvent(Data):
-    """`t` is in seconds since the run's start."""
+    """`t` is in seconds since the run's start; whoever records the event sets it."""
 
     t: float = 0.0
     source: Source = "harness"
 
     def line(self) -> str:
         """One line of `events.jsonl`, without the newline."""
-        return self.model_dump_json()
+        return self.model_dump_json(exclude=self._unset())
 
     def fields(self) -> dict[str, Any]:
-        """The same as a dict of JSON values."""
+        """The same as a dict of JSON values; without `t` while nobody has set it."""
         fields: dict[str, Any] = json.loads(self.line())
         return fields
+
+    def _unset(self) -> set[str]:
+        return {"t"} - self.model_fields_set

@@ -19,11 +19,6 @@ class RunStarted(BaseEvent):
     config: dict[str, Any]
 
 
-class PhaseStarted(BaseEvent):
-    kind: Literal["phase.started"] = "phase.started"
-    phase: PhaseName
-
-
 class Phase(BaseEvent):
     """A phase has ended after `seconds`."""
 

@@ -1,0 +1,43 @@
+"""Evidence: the events of a run in, judged checks out. Pure: no file, no clock, no network.
+
+Missing evidence is a failed check, never a passed one; only a run that ended early leaves checks unjudged (`skip`), and
+even then everything that was recorded counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from harness.evidence import policy, stack, training
+from harness.evidence.check import Check, Expectation, Findings, Status
+from harness.evidence.policy import agreed_versions
+from harness.evidence.timeline import Timeline
+
+__all__ = ["CHECKS", "Check", "Expectation", "Findings", "Status", "Timeline", "agreed_versions", "evaluate", "judge"]
+
+CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
+    "stack.pins-installed": stack.pins_installed,
+    "discovery.topology": stack.topology_discovered,
+    "training.four-steps": training.steps_taken,
+    "training.rewards": training.rewards_earned,
+    "policy.versions-advance": policy.versions_advance,
+    "policy.weights-match": policy.weights_match,
+    "policy.weights-changed": policy.weights_changed,
+    "generation.after-update": stack.generation_after_update,
+    "engine.not-paused": stack.not_paused,
+    "stack.same-processes": stack.same_processes,
+    "teardown.clean": stack.teardown_clean,
+}
+"""Every check in the order of a run. The name `training.four-steps` stands for whatever number was configured."""
+
+
+def evaluate(recorded: Iterable[Mapping[str, Any]], want: Expectation) -> list[Check]:
+    """Judge the events of one run, as decoded from `events.jsonl`."""
+    return judge(Timeline.read(recorded), want)
+
+
+def judge(run: Timeline, want: Expectation) -> list[Check]:
+    """The same for events that are read already."""
+    ended_in = None if run.failure is None else run.failure.kind
+    return [check(run, want).judge(check_id, ended_in) for check_id, check in CHECKS.items()]

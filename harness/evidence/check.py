@@ -1,0 +1,113 @@
+"""A check's outcome, and the notebook that it is drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.config import RunConfig
+
+Status = Literal["pass", "fail", "skip"]
+
+SHOWN = 3
+"""How many findings of one kind a check spells out before it only counts them."""
+
+
+class Check(BaseModel):
+    """One judged statement about the run, as it stands in `verdict.json`.
+
+    `why` says what a pass proves, what a failure means, or why the check was not judged.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    status: Status
+    expected: str
+    found: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the run was configured to do, apart from all that it reports of itself.
+
+    `world_size` counts the ranks of all engines, without the trainer. `starts_untrained` is true when the engines
+    first serve other weights than the trainer's version 0, so that transfer 0 must show.
+    """
+
+    steps: int
+    engines: int
+    world_size: int
+    model: str
+    starts_untrained: bool
+    keep_up: bool
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Expectation:
+        return cls(
+            steps=config.steps,
+            engines=config.engines,
+            world_size=config.engines * config.tensor_parallel,
+            model=config.served_model_name,
+            starts_untrained=config.model == "tiny",
+            keep_up=config.keep_up,
+        )
+
+    @property
+    def versions(self) -> range:
+        """Policy versions of the whole run: one before the first step, then one for each step."""
+        return range(self.steps + 1)
+
+
+@dataclass
+class Findings:
+    """What one check came across.
+
+    `wrong` is evidence against the statement, `missing` is evidence that should be there and is not. Kept apart,
+    because a run that ended early may lack evidence (unless it is `always_due`) but must never hide a contradiction.
+    `not_asked` is the reason why this run does not have to prove the statement at all.
+    """
+
+    expected: str
+    proves: str
+    means: str
+    seen: str = ""
+    wrong: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    not_asked: str | None = None
+    always_due: bool = False
+
+    def judge(self, check_id: str, ended_in: str | None) -> Check:
+        """The outcome; `ended_in` is the kind of failure that ended the run early, None when it went to its end."""
+        if self.wrong:
+            status, found, why = "fail", listing(self.wrong), self.means
+        elif self.not_asked is not None:
+            status, found, why = "skip", self.seen or "not looked for", self.not_asked
+        elif self.missing and ended_in is not None and not self.always_due:
+            status, found, why = "skip", listing(self.missing), f"the run ended in {ended_in}: not reached"
+        elif self.missing:
+            status, found, why = "fail", self.seen or "nothing to judge by", f"no evidence: {listing(self.missing)}"
+        else:
+            status, found, why = "pass", self.seen, self.proves
+        return Check.model_validate(
+            {"id": check_id, "status": status, "expected": self.expected, "found": found, "why": why}
+        )
+
+
+def listing(items: list[str]) -> str:
+    """The first few of `items`, and how many more there are."""
+    more = len(items) - SHOWN
+    return "; ".join(items[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 engine`, `2 engines`; `plural` for nouns that do not just take an s."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def span(versions: range) -> str:
+    """`0..4`, or `0` when there is only one."""
+    return f"{versions[0]}..{versions[-1]}" if len(versions) > 1 else str(versions[0])

@@ -1,0 +1,99 @@
+"""Comparing two answers to the same probe prompts, number by number.
+
+Greedy tokens are compared strictly: two implementations may break an exact tie differently, but neither reports the
+log-probability of the other's choice, so that a tie cannot be told from different weights. The message says how close
+the two choices were; with float32 and a trained model a tie is not to be expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness import events
+from harness.evidence.check import Findings
+
+
+@dataclass(frozen=True, order=True)
+class Gap:
+    """The largest difference found at one place, for example `version 2 probe 1 prompt[3]`."""
+
+    size: float
+    where: str
+
+
+def compare_probes(
+    where: str,
+    reference: Sequence[events.Probe],
+    served: Sequence[events.Probe],
+    tolerance: float,
+    findings: Findings,
+) -> list[Gap]:
+    """The trainer's probes against the engine's, prompt by prompt; returns the gaps of all comparable numbers."""
+    if not served:
+        findings.missing.append(f"{where}: no probes of the engine")
+        return []
+    if [probe.prompt_ids for probe in reference] != [probe.prompt_ids for probe in served]:
+        findings.wrong.append(f"{where}: engine and trainer did not probe the same prompts")
+        return []
+    gaps: list[Gap] = []
+    for index, (ours, theirs) in enumerate(zip(reference, served, strict=True)):
+        place = f"{where} probe {index}"
+        expected = len(ours.prompt_ids) - 1
+        if len(ours.prompt_logprobs) != expected or len(theirs.prompt_logprobs) != expected:
+            findings.wrong.append(f"{place}: not {expected} prompt log-probabilities on both sides")
+            continue
+        gaps += compare_logprobs(f"{place} prompt", ours.prompt_logprobs, theirs.prompt_logprobs, findings)
+        gaps += _compare_greedy(place, ours, theirs, findings)
+    findings.wrong += [f"{gap.where}: |diff| {gap.size:.2g}" for gap in gaps if not gap.size <= tolerance]
+    return gaps
+
+
+def _compare_greedy(place: str, ours: events.Probe, theirs: events.Probe, findings: Findings) -> list[Gap]:
+    """Tokens first; log-probabilities only as far as the tokens are the same, since later ones depend on them."""
+    for name, probe in (("trainer", ours), ("engine", theirs)):
+        if not probe.token_ids:
+            findings.missing.append(f"{place}: no greedy tokens of the {name}")
+            return []
+        if len(probe.logprobs) != len(probe.token_ids):
+            findings.wrong.append(f"{place}: the {name} has not one log-probability a token")
+            return []
+    same = _shared_length(ours.token_ids, theirs.token_ids)
+    if same < max(len(ours.token_ids), len(theirs.token_ids)):
+        findings.wrong.append(_divergence(place, ours, theirs, same))
+    return compare_logprobs(f"{place} greedy", ours.logprobs[:same], theirs.logprobs[:same], findings) if same else []
+
+
+def _shared_length(ours: Sequence[int], theirs: Sequence[int]) -> int:
+    """How many leading elements are the same."""
+    for index, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+        if a != b:
+            return index
+    return min(len(ours), len(theirs))
+
+
+def _divergence(place: str, ours: events.Probe, theirs: events.Probe, at: int) -> str:
+    if at in {len(ours.token_ids), len(theirs.token_ids)}:
+        return f"{place}: {len(theirs.token_ids)} greedy tokens, trainer {len(ours.token_ids)}"
+    apart = abs(ours.logprobs[at] - theirs.logprobs[at])
+    return (
+        f"{place}: greedy token {at} is {theirs.token_ids[at]}, trainer {ours.token_ids[at]}"
+        f" (log-probabilities {apart:.2g} apart)"
+    )
+
+
+def compare_logprobs(where: str, before: Sequence[float], after: Sequence[float], findings: Findings) -> list[Gap]:
+    """One `Gap` with the largest difference, or none (noted as missing or wrong) when there is nothing to compare."""
+    if not before or not after:
+        findings.missing.append(f"{where}: no log-probabilities")
+        return []
+    if len(before) != len(after):
+        findings.wrong.append(f"{where}: {len(after)} log-probabilities against {len(before)}")
+        return []
+    if not all(math.isfinite(value) for value in (*before, *after)):
+        findings.wrong.append(f"{where}: a log-probability is not finite")
+        return []
+    sizes = [abs(a - b) for a, b in zip(before, after, strict=True)]
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    return [Gap(sizes[largest], f"{where}[{largest}]")]

@@ -1,0 +1,162 @@
+"""Checks on the served policy. Labels and content are judged apart, and never fail for each other's reason.
+
+A label can move without weights and weights without a label, so each version needs both: `versions_advance` reads
+labels only, `weights_match` and `weights_changed` read log-probabilities only.
+"""
+
+from __future__ import annotations
+
+from harness import events
+from harness.evidence.check import Expectation, Findings, counted, span
+from harness.evidence.compare import Gap, compare_logprobs, compare_probes
+from harness.evidence.timeline import Timeline
+
+TOLERANCE = 1e-3
+"""Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
+
+Chosen between two scales: the same float32 weights through two implementations differ by rounding only, around 1e-5,
+and an optimizer step at the default learning rate moves the probe prompts' log-probabilities by 1e-2 and more. Both
+observed values are in the `found` of every run's `policy.weights-match` and `policy.weights-changed`.
+"""
+
+
+def versions_advance(run: Timeline, want: Expectation) -> Findings:
+    """`policy.versions-advance`: after refit k, engine and sidecar both say version k. Reads labels only."""
+    findings = Findings(
+        expected=f"labels {span(want.versions)} on engine and sidecar, each read after its refit",
+        proves="engine and sidecar name the version that was sent last",
+        means="the version that engine or sidecar name is not the one that was sent last",
+    )
+    observed = _by_version(run, findings)
+    for version in want.versions:
+        for engine in _engines_at(version, observed, want, findings):
+            for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
+                if label is None:
+                    findings.missing.append(f"version {version}: no label from the {who} of {engine.admin_url}")
+                elif label != str(version):
+                    findings.wrong.append(f"version {version}: {who} label {label!r} at {engine.admin_url}")
+        _require_order(run, version, observed.get(version), findings)
+    findings.seen = "labels " + (" ".join(map(str, agreed_versions(run))) or "agree on no version")
+    return findings
+
+
+def agreed_versions(run: Timeline) -> list[int]:
+    """The versions that were observed as such: every engine and every sidecar said exactly this number."""
+    latest = {item.version: item for item in run.of(events.Observed)}
+    return sorted(
+        version
+        for version, item in latest.items()
+        if item.engines
+        and all({engine.engine_label, engine.sidecar_label} == {str(version)} for engine in item.engines)
+    )
+
+
+def _require_order(run: Timeline, version: int, observed: events.Observed | None, findings: Findings) -> None:
+    """The observation belongs to its version only if it lies between this refit and the next."""
+    if observed is None:
+        return
+    place, own, following = run.position(observed), run.last_refit(version), run.last_refit(version + 1)
+    if (own is not None and place < own) or (following is not None and place > following):
+        findings.wrong.append(f"version {version} was not read between its refit and the next")
+
+
+def weights_match(run: Timeline, want: Expectation) -> Findings:
+    """`policy.weights-match`: for each version the engine computes what the trainer computes with these weights."""
+    findings = Findings(
+        expected=f"same greedy tokens, log-probabilities within {TOLERANCE:g}, for versions {span(want.versions)}",
+        proves="the engine computes with the trainer's weights of the same version",
+        means="the engine does not compute with the trainer's weights of the same version",
+    )
+    trainer = {probe.version: probe.probes for probe in run.require(events.TrainerProbe, findings)}
+    observed = _by_version(run, findings)
+    gaps: list[Gap] = []
+    for version in want.versions:
+        reference = trainer.get(version)
+        if not reference:
+            findings.missing.append(f"no trainer probe of version {version}")
+            continue
+        for engine in _engines_at(version, observed, want, findings):
+            where = f"version {version}{_engine_suffix(engine, want)}"
+            gaps += compare_probes(where, reference, engine.probes, TOLERANCE, findings)
+    if gaps:
+        worst = max(gaps)
+        findings.seen = f"|diff| <= {worst.size:.1e}, {worst.where}"
+    return findings
+
+
+def weights_changed(run: Timeline, want: Expectation) -> Findings:
+    """`policy.weights-changed`: each version's log-probabilities of the fixed prompts differ from the previous one's.
+
+    Version 0 is compared with what was served before transfer 0 only where that has to differ: a folder or a named
+    real model is served with exactly the weights that transfer 0 sends again.
+    """
+    first = 0 if want.starts_untrained else 1
+    findings = Findings(
+        expected=f"each of versions {span(range(first, want.steps + 1))} more than {TOLERANCE:g} from the one before",
+        proves="every refit moved the weights that the engine computes with",
+        means="a refit did not move the weights that the engine computes with",
+    )
+    observed = _by_version(run, findings)
+    gaps: list[Gap] = []
+    for version in range(first, want.steps + 1):
+        before = {engine.admin_url: engine for engine in _engines_at(version - 1, observed, want, findings)}
+        for engine in _engines_at(version, observed, want, findings):
+            earlier = before.get(engine.admin_url)
+            if earlier is not None:
+                where = f"{_step_name(version)}{_engine_suffix(engine, want)}"
+                gaps += _change(where, earlier.probes, engine.probes, findings)
+    if gaps:
+        least = min(gaps)
+        findings.seen = f"|diff| >= {least.size:.1e}, {least.where}"
+    findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
+    return findings
+
+
+def _change(
+    where: str, before: tuple[events.Probe, ...], after: tuple[events.Probe, ...], findings: Findings
+) -> list[Gap]:
+    """The largest change over all prompts; a list of none when the two cannot be compared."""
+    if not before or not after:
+        findings.missing.append(f"{where}: no probes")
+        return []
+    if [probe.prompt_ids for probe in before] != [probe.prompt_ids for probe in after]:
+        findings.wrong.append(f"{where}: the probe prompts are not the same")
+        return []
+    gaps = [
+        gap
+        for index, (old, new) in enumerate(zip(before, after, strict=True))
+        for gap in compare_logprobs(f"{where} probe {index}", old.prompt_logprobs, new.prompt_logprobs, findings)
+    ]
+    return [Gap(max(gaps).size, where)] if gaps else []
+
+
+def _by_version(run: Timeline, findings: Findings) -> dict[int, events.Observed]:
+    return {item.version: item for item in run.require(events.Observed, findings)}
+
+
+def _engines_at(
+    version: int, observed: dict[int, events.Observed], want: Expectation, findings: Findings
+) -> tuple[events.EngineObservation, ...]:
+    """The engines observed at `version`; notes it when they are not all there, or not all different."""
+    name = "before transfer 0" if version == events.BEFORE_TRANSFER else f"at version {version}"
+    if version not in observed:
+        _note_once(f"no observation {name}", findings)
+        return ()
+    engines = observed[version].engines
+    distinct = len({engine.admin_url for engine in engines})
+    if distinct != want.engines:
+        _note_once(f"{counted(distinct, 'engine')} observed {name}, expected {want.engines}", findings)
+    return engines
+
+
+def _note_once(text: str, findings: Findings) -> None:
+    if text not in findings.missing:
+        findings.missing.append(text)
+
+
+def _engine_suffix(engine: events.EngineObservation, want: Expectation) -> str:
+    return "" if want.engines == 1 else f" at {engine.admin_url}"
+
+
+def _step_name(version: int) -> str:
+    return "start to 0" if version == 0 else f"version {version - 1} to {version}"

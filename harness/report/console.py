@@ -1,0 +1,204 @@
+"""What the user sees, on standard error: the run as it happens, then its summary.
+
+On a terminal a live last line shows the phase, its time and what is awaited; elsewhere (no terminal, NO_COLOR, a dumb
+terminal) the same lines come plain, each with the time since the run's start. Reads events, decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from harness import events
+from harness.report.failure import check_body, check_headline, failure_body, failure_headline, shown
+from harness.report.narration import narrate
+from harness.report.tables import STYLES, checks_table, training_table
+from harness.report.verdict import Outcome
+
+FOLLOWING = {"install": "ready", "ready": "train", "train": "teardown"}
+BAD_NEWS = (events.Failure, events.ServiceExited)
+
+
+def wants_plain(stream: TextIO) -> bool:
+    """Whether `stream` should get plain lines: it is no terminal, or the user's environment asks for it."""
+    return not stream.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in {"dumb", "", None}
+
+
+class Console:
+    """Follows a run. Give `on_event` every event; call `summary` once, at the end.
+
+    `quiet` shows the summary only. `clock` counts seconds on any scale. Use it as a context manager, or call `close`,
+    so that the terminal is restored however the run ends.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        plain: bool | None = None,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.plain = wants_plain(stream) if plain is None else plain
+        self._quiet = quiet
+        self._rich = RichConsole(
+            file=stream,
+            force_terminal=not self.plain,
+            no_color=self.plain,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=False,
+        )
+        self._progress = _Progress(clock)
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def on_event(self, fields: Mapping[str, Any]) -> None:
+        """Show one event, as a dict in the form of `events.jsonl`."""
+        if self._quiet:
+            return
+        try:
+            event = events.parse_fields(fields)
+        except events.EventError as error:
+            self._say(f"unreadable event {fields.get('kind')!r}: {error}", fields.get("t"), "red")
+            return
+        self._progress.follow(event)
+        text = narrate(event)
+        if text is not None:
+            self._say(text, event.t, _style(event))
+        self._refresh()
+
+    def note(self, text: str) -> None:
+        """A remark outside the event stream."""
+        if not self._quiet:
+            self._say(text, None, "")
+
+    def summary(self, outcome: Outcome) -> None:
+        """Training, checks, what went wrong, and the verdict with the path of its evidence."""
+        self.close()
+        table = None if self._quiet else training_table(outcome.run)
+        for part in (table, None if self._quiet else checks_table(outcome.verdict.checks)):
+            if part is not None:
+                self._rich.print()
+                self._print_table(part)
+        for check in outcome.verdict.failed():
+            self._block(check_headline(check), check_body(check))
+        if outcome.failure is not None:
+            self._block(failure_headline(outcome.failure), failure_body(outcome.failure, outcome.run_dir))
+        self._verdict(outcome)
+
+    def close(self) -> None:
+        """Take the live line away. Idempotent."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _verdict(self, outcome: Outcome) -> None:
+        verdict = outcome.verdict
+        word = verdict.verdict.upper()
+        versions = " ".join(map(str, verdict.policy_versions)) or "none"
+        self._rich.print()
+        headline = Text.assemble((word, f"bold {STYLES[verdict.verdict]}"), f"  policy versions {versions}")
+        self._rich.print(headline.append(f", {verdict.phases.total:.1f} s"))
+        indent = " " * (len(word) + 2)
+        phases = verdict.phases.model_dump(include={"install", "ready", "train", "teardown"})
+        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in phases.items() if seconds is not None)
+        if times:
+            self._rich.print(f"{indent}{times}", soft_wrap=True)
+        self._rich.print(f"{indent}evidence in {shown(outcome.run_dir)}", soft_wrap=True)
+
+    def _block(self, headline: str, body: str) -> None:
+        self._rich.print()
+        self._rich.print(Text(headline, style="bold red"), soft_wrap=True)
+        if body:
+            self._rich.print(body, soft_wrap=True)
+
+    def _print_table(self, table: Table) -> None:
+        """Without the blanks that fill the last column: plain output goes to files and mails."""
+        if not self.plain:
+            self._rich.print(table)
+            return
+        with self._rich.capture() as captured:
+            self._rich.print(table)
+        for line in captured.get().splitlines():
+            self._rich.print(line.rstrip(), soft_wrap=True)
+
+    def _say(self, text: str, t: float | None, style: str) -> None:
+        stamp = " " * 10 if t is None else f"[{t:6.1f}s] " if self.plain else f"{t:6.1f}s   "
+        self._rich.print(Text.assemble((stamp, "dim"), (text, style)), soft_wrap=True)
+
+    def _refresh(self) -> None:
+        """Keep the live line below everything else, as long as a phase is going on."""
+        if self.plain:
+            return
+        if self._progress.phase is None:
+            self.close()
+        elif self._live is None:
+            self._live = Live(self._progress, console=self._rich, refresh_per_second=8, transient=True)
+            self._live.start()
+
+
+def _style(event: events.BaseEvent) -> str:
+    if isinstance(event, BAD_NEWS):
+        return "bold red"
+    return "bold" if isinstance(event, events.Phase | events.RunStarted) else ""
+
+
+class _Progress:
+    """The live line: the phase that goes on, for how long, and what it waits for."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._spinner = Spinner("line")
+        self._awaited: dict[str, None] = {}
+        self._doing = ""
+        self.phase: str | None = None
+
+    def follow(self, event: events.BaseEvent) -> None:
+        match event:
+            case events.RunStarted():
+                self._enter("install")
+            case events.Phase():
+                self._enter(FOLLOWING.get(event.phase))
+            case events.Failure():
+                self._enter("teardown")
+            case events.ServiceStarted():
+                self._awaited[event.service] = None
+            case events.ServiceReady() | events.ServiceExited():
+                self._awaited.pop(event.service, None)
+            case events.TrainerReady():
+                self._awaited.pop("trainer", None)
+            case events.Refit():
+                self._doing = f"observing version {event.version}"
+            case events.Observed():
+                self._doing = f"step {event.version + 1}"
+            case events.Step():
+                self._doing = f"refit {event.step}"
+
+    def _enter(self, phase: str | None) -> None:
+        self.phase, self._since, self._doing = phase, self._clock(), ""
+        self._awaited.clear()
+
+    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
+        waiting = f"waiting for {', '.join(self._awaited)}" if self._awaited else self._doing
+        text = Text(f"{self.phase}  {self._clock() - self._since:.0f} s  {waiting}", no_wrap=True, overflow="ellipsis")
+        self._spinner.update(text=text)
+        yield self._spinner

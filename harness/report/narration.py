@@ -1,0 +1,114 @@
+"""What an event reads like while it happens: one line for people, or nothing."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from pathlib import Path
+
+from harness import events
+from harness.evidence.check import counted
+from harness.report.failure import plain, shown
+
+ENDED: dict[events.PhaseName, str] = {
+    "install": "environment installed",
+    "ready": "stack ready",
+    "train": "training done",
+    "teardown": "everything stopped",
+}
+
+
+@singledispatch
+def narrate(event: events.BaseEvent) -> str | None:
+    """The line for `event`; None for kinds that are evidence only."""
+    return None
+
+
+@narrate.register
+def _(event: events.RunStarted) -> str:
+    config = event.config
+    run_dir = config.get("run_dir")
+    where = f" in {shown(Path(run_dir))}" if run_dir else ""
+    steps = config.get("steps")
+    return f"stack {config.get('stack')}, model {config.get('model')}, {steps} steps{where}"
+
+
+@narrate.register
+def _(event: events.Phase) -> str:
+    return f"{ENDED[event.phase]} ({event.seconds:.1f} s)"
+
+
+@narrate.register
+def _(event: events.Note) -> str:
+    return plain(event.text)
+
+
+@narrate.register
+def _(event: events.ServiceStarted) -> str:
+    return f"{event.service} started (pid {event.pid})"
+
+
+@narrate.register
+def _(event: events.ServiceReady) -> str:
+    return f"{event.service} ready ({event.seconds:.1f} s)"
+
+
+@narrate.register
+def _(event: events.ServiceExited) -> str | None:
+    return None if event.expected else f"{event.service} exited unexpectedly with {event.returncode}"
+
+
+@narrate.register
+def _(event: events.Topology) -> str:
+    return f"discovered {counted(len(event.workers), 'engine')}, world size {event.world_size}"
+
+
+@narrate.register
+def _(event: events.Generation) -> str:
+    answer = f"{plain(event.text)[:40]!r}" if event.status == 200 else f"HTTP {event.status}"
+    return f"generation {event.when} the refits: {answer} ({event.seconds:.2f} s)"
+
+
+@narrate.register
+def _(event: events.TrainerReady) -> str:
+    text = f"trainer has {event.parameters / 1e6:.2f}M parameters in {event.dtype}"
+    if event.warmup is None:
+        return text
+    warmup = "cached" if event.warmup.cached else f"{event.warmup.seconds:.1f} s"
+    return f"{text}, warm-up of {counted(event.warmup.steps, 'step')} ({warmup})"
+
+
+@narrate.register
+def _(event: events.TransferInitialised) -> str:
+    return f"transfer group of {counted(event.world_size, 'rank')} is up ({event.seconds:.1f} s)"
+
+
+@narrate.register
+def _(event: events.Step) -> str:
+    seconds = event.seconds.rollout + event.seconds.train
+    return f"step {event.step}: reward {event.rewards.mean:.3f}, loss {event.loss:.4f} ({seconds:.1f} s)"
+
+
+@narrate.register
+def _(event: events.Refit) -> str:
+    size = f"{event.bytes / 1e6:.1f} MB in {counted(event.buckets, 'bucket')}"
+    return f"refit {event.version}: {size} to {counted(len(event.engines), 'engine')} ({event.seconds.total:.2f} s)"
+
+
+@narrate.register
+def _(event: events.Observed) -> str | None:
+    if event.version == events.BEFORE_TRANSFER:
+        return None
+    engines = " ".join(str(engine.engine_label) for engine in event.engines)
+    sidecars = " ".join(str(engine.sidecar_label) for engine in event.engines)
+    return f"version {event.version}: engine says {engines}, sidecar says {sidecars}"
+
+
+@narrate.register
+def _(event: events.Teardown) -> str | None:
+    left = len(event.survivors) + len(event.ports) + len(event.files)
+    return f"teardown left {counted(left, 'thing')} behind" if left else None
+
+
+@narrate.register
+def _(event: events.Failure) -> str:
+    return f"failed: {plain(event.error.what)}"

@@ -1,0 +1,226 @@
+"""The events of a passing run, and small edits of them, for tests of whatever reads events."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import events
+from harness.config import RunConfig
+
+Fields = dict[str, Any]
+
+FINGERPRINT = "f" * 64
+SHA = "6f2bb3c5b4dc03cab615c8985971247f016c7113b7e5010da447eb633800dfa5"
+SERVICES = {"etcd": 101, "engine-0": 102, "frontend": 103, "sidecar-0": 104}
+PROMPTS = ((51, 43, 52, 61), (57, 43, 48, 61))
+REFIT_STAGES = {"pause": 0.01, "start": 0.01, "update": 0.05, "finish": 0.01, "reset": 0.01, "resume": 0.01}
+
+
+def run_config(run_dir: Path = Path("runs/20260102T030405-ab12"), **changes: Any) -> RunConfig:
+    values: dict[str, Any] = {
+        "run_id": "ab12",
+        "run_dir": run_dir,
+        "project_root": Path(),
+        "stack": "cpu",
+        "platform": "cpu",
+        "environment": Path(".venv-cpu"),
+        "model": "tiny",
+        "served_model_name": "tiny",
+        "steps": 4,
+        "tmp_dir": Path("tmp"),
+    }
+    return RunConfig(**(values | changes))
+
+
+def passing_run(config: RunConfig | None = None) -> list[Fields]:
+    """Every event of a run in which nothing went wrong, as decoded from `events.jsonl`."""
+    config = config or run_config()
+    listed = [
+        events.RunStarted(config=config.model_dump(mode="json")),
+        *_up(config),
+        events.TransferInitialised(world_size=2, seconds=0.4),
+        *(event for version in range(config.steps + 1) for event in _version(version, config)),
+        events.TrainerDone(steps=config.steps),
+        events.Generation(when="after", status=200, text="7", completion_tokens=1, finish_reason="stop", seconds=0.21),
+        processes("end"),
+        events.Phase(phase="train", seconds=11.7),
+        *(events.ServiceExited(service=name, returncode=-15, expected=True) for name in reversed(SERVICES)),
+        events.Teardown(survivors=(), ports=(), files=(), seconds=2.4),
+        events.Phase(phase="teardown", seconds=2.4),
+    ]
+    return [event.model_copy(update={"t": 1.5 * index}).fields() for index, event in enumerate(listed)]
+
+
+def _up(config: RunConfig) -> list[events.Event]:
+    return [
+        events.Pins(
+            expected={"vllm": "0.32.0+cpu", "torch": "2.13.0+cpu"},
+            found={"vllm": "0.32.0+cpu", "torch": "2.13.0+cpu"},
+            binaries={"vllm-rs": events.BinaryHashes(expected=SHA, found=SHA)},
+        ),
+        events.Phase(phase="install", seconds=0.4),
+        *(
+            events.ServiceStarted(service=name, pid=pid, start_time=1000.0 + pid, log=f"logs/{name}.log")
+            for name, pid in SERVICES.items()
+        ),
+        events.ServiceReady(service="etcd", seconds=0.9),
+        events.TrainerReady(
+            parameters=381_056,
+            bytes=1_524_224,
+            dtype="float32",
+            names_sha256=SHA,
+            warmup=events.Warmup(cached=False, steps=150, seconds=12.1),
+            probe_prompts=PROMPTS,
+            stop_token_ids=(0,),
+        ),
+        events.ServiceReady(service="frontend", seconds=1.1),
+        events.ServiceReady(service="engine-0", seconds=28.1),
+        events.ServiceReady(service="sidecar-0", seconds=1.2),
+        topology(config),
+        events.Generation(
+            when="before", status=200, text="q", completion_tokens=1, finish_reason="length", seconds=0.34
+        ),
+        events.Phase(phase="ready", seconds=31.2),
+        processes("start"),
+        observed(events.BEFORE_TRANSFER, config),
+    ]
+
+
+def _version(version: int, config: RunConfig) -> list[events.Event]:
+    step = [training_step(version)] if version else []
+    return [
+        *step,
+        events.Refit(
+            version=version,
+            seconds=events.RefitSeconds(**REFIT_STAGES, total=0.1 + version / 100),
+            bytes=1_524_224,
+            buckets=1,
+            engines=tuple(admin_url(index) for index in range(config.engines)),
+        ),
+        events.TrainerProbe(version=version, probes=probes(version)),
+        observed(version, config),
+    ]
+
+
+def admin_url(index: int) -> str:
+    return f"http://127.0.0.1:{8002 + index}"
+
+
+def topology(config: RunConfig) -> events.Topology:
+    size = config.tensor_parallel
+    return events.Topology(
+        world_size=config.engines * size,
+        expected_world_size=config.engines * size,
+        fingerprint=FINGERPRINT,
+        workers=tuple(
+            events.Worker(
+                component="backend",
+                instance_id=str(7587 + index),
+                admin_url=admin_url(index),
+                system_url=f"http://127.0.0.1:{8081 + index}",
+                model=config.served_model_name,
+                world_size=size,
+                rank_offset=index * size,
+            )
+            for index in range(config.engines)
+        ),
+    )
+
+
+def probes(version: int, rounding: float = 0.0) -> tuple[events.Probe, ...]:
+    """Probes of one version; log-probabilities move by 0.05 a version and by `rounding` everywhere."""
+    shift = 0.05 * version + rounding
+    return tuple(
+        events.Probe(
+            prompt_ids=prompt,
+            token_ids=(55, 0),
+            logprobs=(-0.4 + shift / 10, -0.1 + shift / 10),
+            prompt_logprobs=(-3.0 + shift, -2.0 + shift, -1.5 + shift),
+        )
+        for prompt in PROMPTS
+    )
+
+
+def observed(version: int, config: RunConfig) -> events.Observed:
+    label = "default" if version < 0 else str(version)
+    return events.Observed(
+        version=version,
+        engines=tuple(
+            events.EngineObservation(
+                admin_url=admin_url(index),
+                system_url=f"http://127.0.0.1:{8081 + index}",
+                engine_label=label,
+                sidecar_label=label,
+                paused=False,
+                probes=probes(version, rounding=1e-6),
+            )
+            for index in range(config.engines)
+        ),
+    )
+
+
+def training_step(number: int) -> events.Step:
+    return events.Step(
+        step=number,
+        version_sampled=number - 1,
+        loss=-0.01 * number,
+        grad_norm=1.2,
+        tokens=512,
+        rollouts=4,
+        errored=0,
+        rewards=events.Rewards(
+            mean=0.4 + number / 20,
+            std=0.5,
+            groups=(
+                events.RewardGroup(prompt="3+4=", rewards=(1.0, 0.0)),
+                events.RewardGroup(prompt="9+0=", rewards=(1.0, 1.0)),
+            ),
+        ),
+        mismatch=events.Mismatch(mean_abs=1e-6, max_abs=4e-6, k3=2e-12),
+        seconds=events.StepSeconds(rollout=1.21, train=0.34),
+    )
+
+
+def processes(when: Any) -> events.Processes:
+    return events.Processes(
+        when=when,
+        fingerprint=FINGERPRINT,
+        processes=tuple(
+            events.ProcessRecord(service=name, pid=pid, start_time=1000.0 + pid) for name, pid in SERVICES.items()
+        ),
+    )
+
+
+def failure(**changes: Any) -> events.Failure:
+    values: dict[str, Any] = {
+        "kind": "refit",
+        "what": "refit 2 failed: the engine refused an update",
+        "expected": "HTTP 200 from POST /update_weights",
+        "found": "HTTP 500: no parameter named model.layers.7.mlp",
+        "where": admin_url(0),
+        "hint": "send the names that the engine's model has",
+        "log": None,
+        "exit_code": 40,
+    }
+    return events.Failure(error=events.RunFailure(**(values | changes)))
+
+
+def edited(run: list[Fields], change: Callable[[list[Fields]], object]) -> list[Fields]:
+    """A copy of `run` after `change` has had its way with it."""
+    mutable = copy.deepcopy(run)
+    change(mutable)
+    return mutable
+
+
+def the(run: list[Fields], kind: str, **where: Any) -> Fields:
+    """The only event of `kind` with these field values."""
+    (event,) = [e for e in run if e["kind"] == kind and all(e[name] == value for name, value in where.items())]
+    return event
+
+
+def without(run: list[Fields], kind: str, **where: Any) -> list[Fields]:
+    """A copy of `run` that lacks all events of `kind` with these field values."""
+    return [e for e in run if e["kind"] != kind or any(e[name] != value for name, value in where.items())]

@@ -1,0 +1,368 @@
+"""Every check passes on a sound run, and each can be turned red alone: the unit-level form of the sabotages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from event_factory import (
+    Fields,
+    edited,
+    failure,
+    observed,
+    passing_run,
+    run_config,
+    the,
+    without,
+)
+
+from harness import events
+from harness.evidence import CHECKS, Check, Expectation, evaluate
+
+Edit = Callable[[list[Fields]], object]
+
+
+def judged(run: list[Fields], **config: Any) -> dict[str, Check]:
+    return {check.id: check for check in evaluate(run, Expectation.of(run_config(**config)))}
+
+
+def red(checks: dict[str, Check]) -> set[str]:
+    return {check.id for check in checks.values() if check.status == "fail"}
+
+
+def put(kind: str, where: dict[str, Any], **values: Any) -> Edit:
+    """An edit that overwrites fields of one event."""
+    return lambda run: the(run, kind, **where).update(values)
+
+
+def put_engine(version: int, **values: Any) -> Edit:
+    """An edit that overwrites fields of the engine as observed at `version`."""
+    return lambda run: the(run, "observed", version=version)["engines"][0].update(values)
+
+
+def put_probe(version: int, **values: Any) -> Edit:
+    return lambda run: the(run, "observed", version=version)["engines"][0]["probes"][0].update(values)
+
+
+def drop(kind: str, **where: Any) -> Edit:
+    def change(run: list[Fields]) -> None:
+        run[:] = without(run, kind, **where)
+
+    return change
+
+
+def move_to_end(kind: str, **where: Any) -> Edit:
+    return lambda run: run.append(run.pop(run.index(the(run, kind, **where))))
+
+
+def move_to_start(kind: str, **where: Any) -> Edit:
+    return lambda run: run.insert(0, run.pop(run.index(the(run, kind, **where))))
+
+
+def swap(kind: str, first: dict[str, Any], second: dict[str, Any]) -> Edit:
+    def change(run: list[Fields]) -> None:
+        a, b = run.index(the(run, kind, **first)), run.index(the(run, kind, **second))
+        run[a], run[b] = run[b], run[a]
+
+    return change
+
+
+def freeze_content(*versions: int) -> Edit:
+    """The probes of `versions` are those of the version before, on the engine and on the trainer alike."""
+
+    def change(run: list[Fields]) -> None:
+        for version in versions:
+            before = the(run, "observed", version=version - 1)["engines"][0]["probes"]
+            the(run, "observed", version=version)["engines"][0]["probes"] = before
+            the(run, "probe", version=version)["probes"] = before
+
+    return change
+
+
+def trainer_drifts(version: int, by: float) -> Edit:
+    def change(run: list[Fields]) -> None:
+        probe = the(run, "probe", version=version)["probes"][1]
+        probe["prompt_logprobs"] = [value + by for value in probe["prompt_logprobs"]]
+
+    return change
+
+
+def put_rewards(run: list[Fields], rewards: list[float]) -> None:
+    the(run, "step", step=2)["rewards"]["groups"] = [{"prompt": "3+4=", "rewards": rewards}]
+
+
+def put_all_rewards(run: list[Fields], rewards: list[float]) -> None:
+    for event in run:
+        if event["kind"] == "step":
+            event["rewards"]["groups"] = [{"prompt": "3+4=", "rewards": rewards}]
+
+
+def same_start(run: list[Fields]) -> None:
+    the(run, "observed", version=-1)["engines"] = the(run, "observed", version=0)["engines"]
+
+
+def restart(run: list[Fields], start_time: float) -> None:
+    the(run, "processes", when="end")["processes"][1]["start_time"] = start_time
+
+
+def unlist(run: list[Fields], service: str) -> None:
+    for event in run:
+        if event["kind"] == "processes":
+            event["processes"] = [item for item in event["processes"] if item["service"] != service]
+
+
+SOUND = passing_run()
+STEP_2 = {"step": 2}
+REFIT_4 = {"version": 4}
+AFTER = {"when": "after"}
+LAST_PROCESSES = the(SOUND, "processes", when="end")["processes"]
+WORKER = the(SOUND, "topology")["workers"][0]
+
+SABOTAGES: list[tuple[str, str, Edit]] = [
+    ("stack.pins-installed", "another version", put("pins", {}, found={"vllm": "0.31.0", "torch": "2.13.0+cpu"})),
+    ("stack.pins-installed", "a package is not there", put("pins", {}, found={"vllm": "0.32.0+cpu"})),
+    ("stack.pins-installed", "another binary", put("pins", {}, binaries={"x": {"expected": "a", "found": "b"}})),
+    ("stack.pins-installed", "no binary", put("pins", {}, binaries={"x": {"expected": "a", "found": None}})),
+    ("stack.pins-installed", "nothing was pinned", put("pins", {}, expected={}, found={})),
+    ("stack.pins-installed", "no evidence", drop("pins")),
+    ("discovery.topology", "a rank too few", put("topology", {}, world_size=0)),
+    ("discovery.topology", "expects other ranks", put("topology", {}, expected_world_size=2)),
+    ("discovery.topology", "no worker", put("topology", {}, workers=[])),
+    ("discovery.topology", "two records of one engine", put("topology", {}, workers=[WORKER, WORKER])),
+    ("discovery.topology", "another model", put("topology", {}, workers=[WORKER | {"model": "other"}])),
+    ("discovery.topology", "no evidence", drop("topology")),
+    ("training.four-steps", "a step is missing", drop("step", step=3)),
+    ("training.four-steps", "the last step is missing", drop("step", step=4)),
+    ("training.four-steps", "a refit is missing", drop("refit", version=4)),
+    ("training.four-steps", "steps out of order", swap("step", {"step": 2}, {"step": 3})),
+    ("training.four-steps", "the loss is no number", put("step", STEP_2, loss="NaN")),
+    ("training.four-steps", "the gradient is infinite", put("step", STEP_2, grad_norm=math.inf)),
+    ("training.four-steps", "stale rollouts", put("step", STEP_2, version_sampled=0)),
+    ("training.four-steps", "nothing to train on", put("step", STEP_2, tokens=0)),
+    ("training.four-steps", "the trainer counts otherwise", put("trainer.done", {}, steps=3)),
+    ("training.four-steps", "the trainer never finished", drop("trainer.done")),
+    ("training.rewards", "an errored rollout", put("step", STEP_2, errored=1)),
+    ("training.rewards", "a reward is no number", lambda r: put_rewards(r, [1.0, math.nan])),
+    ("training.rewards", "all right", lambda r: put_all_rewards(r, [1.0, 1.0])),
+    ("training.rewards", "all wrong", lambda r: put_all_rewards(r, [0.0, 0.5])),
+    ("training.rewards", "no rewards", lambda r: put_rewards(r, [])),
+    ("policy.versions-advance", "the engine's label stays", put_engine(2, engine_label="1")),
+    ("policy.versions-advance", "the sidecar's label stays", put_engine(2, sidecar_label="1")),
+    ("policy.versions-advance", "almost the label", put_engine(2, engine_label="02")),
+    ("policy.versions-advance", "no label", put_engine(0, engine_label=None)),
+    ("policy.versions-advance", "read before its refit", swap("observed", {"version": 1}, {"version": 2})),
+    ("policy.weights-match", "the trainer has other weights", trainer_drifts(3, 0.002)),
+    ("policy.weights-match", "another greedy token", put_probe(3, token_ids=[54, 0])),
+    ("policy.weights-match", "one greedy token less", put_probe(3, token_ids=[55], logprobs=[-0.385])),
+    ("policy.weights-match", "greedy log-probability off", put_probe(3, logprobs=[-0.3, -0.085])),
+    ("policy.weights-match", "not a number", put_probe(3, logprobs=["NaN", -0.085])),
+    ("policy.weights-match", "no greedy tokens", put_probe(3, token_ids=[], logprobs=[])),
+    ("policy.weights-match", "the trainer did not probe", drop("probe", version=3)),
+    ("policy.weights-match", "the trainer probed nothing", put("probe", {"version": 3}, probes=[])),
+    ("policy.weights-changed", "a refit moved nothing", freeze_content(4)),
+    ("policy.weights-changed", "transfer 0 moved nothing", same_start),
+    ("policy.weights-changed", "nobody looked before", drop("observed", version=-1)),
+    ("generation.after-update", "server error", put("generation", AFTER, status=500)),
+    ("generation.after-update", "no answer", put("generation", AFTER, status=0, completion_tokens=0)),
+    ("generation.after-update", "nothing generated", put("generation", AFTER, completion_tokens=0)),
+    ("generation.after-update", "ended oddly", put("generation", AFTER, finish_reason="abort")),
+    ("generation.after-update", "did not end", put("generation", AFTER, finish_reason=None)),
+    ("generation.after-update", "sent too early", move_to_start("generation", when="after")),
+    ("generation.after-update", "no evidence", drop("generation", when="after")),
+    ("engine.not-paused", "the engine is paused", put_engine(4, paused=True)),
+    ("engine.not-paused", "the sidecar says paused", put_engine(4, sidecar_paused=True)),
+    ("engine.not-paused", "no answer", put_engine(4, paused=None)),
+    (
+        "stack.same-processes",
+        "another pid",
+        put("processes", {"when": "end"}, processes=[LAST_PROCESSES[0] | {"pid": 9}]),
+    ),
+    ("stack.same-processes", "a pid used again", lambda r: restart(r, start_time=2000.0)),
+    ("stack.same-processes", "one is gone", put("processes", {"when": "end"}, processes=LAST_PROCESSES[:-1])),
+    ("stack.same-processes", "another topology", put("processes", {"when": "end"}, fingerprint="0" * 64)),
+    ("stack.same-processes", "no list at the end", drop("processes", when="end")),
+    ("stack.same-processes", "no lists", drop("processes")),
+    ("stack.same-processes", "a service is not listed", lambda r: unlist(r, "engine-0")),
+    ("stack.same-processes", "one died", put("service.exited", {"service": "engine-0"}, expected=False)),
+    ("teardown.clean", "a process", put("teardown", {}, survivors=[{"pid": 7, "service": "etcd", "cmd": "etcd"}])),
+    ("teardown.clean", "a port", put("teardown", {}, ports=[8002])),
+    ("teardown.clean", "a file", put("teardown", {}, files=["tmp/x"])),
+    ("teardown.clean", "no evidence", drop("teardown")),
+]
+
+
+def test_a_sound_run_passes_every_check() -> None:
+    checks = judged(SOUND)
+    assert list(checks) == list(CHECKS)
+    assert {check.status for check in checks.values()} == {"pass"}
+    assert all(check.found and check.expected and check.why for check in checks.values())
+
+
+@pytest.mark.parametrize(
+    ("check_id", "edit"), [(c, e) for c, _, e in SABOTAGES], ids=[f"{c}: {n}" for c, n, _ in SABOTAGES]
+)
+def test_one_wrong_thing_turns_exactly_one_check_red(check_id: str, edit: Edit) -> None:
+    assert red(judged(edited(SOUND, edit))) == {check_id}
+
+
+def test_every_check_has_something_that_turns_it_red() -> None:
+    assert {check_id for check_id, _, _ in SABOTAGES} == set(CHECKS)
+
+
+def test_no_events_at_all_pass_nothing() -> None:
+    checks = judged([])
+    assert red(checks) == set(CHECKS)
+    assert all(check.why.startswith("no evidence: ") for check in checks.values())
+
+
+@pytest.mark.parametrize("kind", sorted({event["kind"] for event in SOUND}))
+def test_an_unreadable_event_speaks_against_the_checks_that_rely_on_it(kind: str) -> None:
+    def spoil(run: list[Fields]) -> None:
+        for event in run:
+            if event["kind"] == kind:
+                event["surprise"] = 1
+
+    relied_on = {"pins", "topology", "step", "refit", "trainer.done", "probe", "observed", "generation", "processes"}
+    checks = judged(edited(SOUND, spoil))
+    if kind in relied_on | {"teardown"}:
+        assert any(f"({kind}) is unreadable: surprise" in checks[check_id].found for check_id in red(checks))
+    elif kind == "service.started":
+        assert red(checks) == {"stack.same-processes"}
+    else:
+        assert not red(checks)
+
+
+def test_a_label_without_weights_is_a_matter_of_content_only() -> None:
+    """F05: the version is set with no weights moved."""
+
+    def label_only(run: list[Fields]) -> None:
+        before = the(run, "observed", version=1)["engines"][0]["probes"]
+        the(run, "observed", version=2)["engines"][0]["probes"] = before
+
+    assert red(judged(edited(SOUND, label_only))) == {"policy.weights-match", "policy.weights-changed"}
+
+
+def test_weights_without_a_label_are_a_matter_of_labels_only() -> None:
+    """F05: weights move with no version."""
+    edit = put_engine(2, engine_label="1", sidecar_label="1")
+    assert red(judged(edited(SOUND, edit))) == {"policy.versions-advance"}
+
+
+def test_a_missing_observation_is_no_evidence_for_labels_and_content() -> None:
+    checks = judged(without(SOUND, "observed", version=3))
+    assert red(checks) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
+    assert checks["policy.weights-match"].why == "no evidence: no observation at version 3"
+
+
+def test_an_engine_that_was_not_probed_is_no_evidence() -> None:
+    checks = judged(edited(SOUND, put_engine(3, probes=[])))
+    assert red(checks) == {"policy.weights-match", "policy.weights-changed"}
+
+
+def test_prompts_that_differ_are_not_compared() -> None:
+    checks = judged(edited(SOUND, put_probe(3, prompt_ids=[1, 2, 3, 4])))
+    assert "did not probe the same prompts" in checks["policy.weights-match"].found
+    assert "not the same" in checks["policy.weights-changed"].found
+
+
+def test_a_difference_of_rounding_is_a_match_and_the_tolerance_is_stated() -> None:
+    check = judged(SOUND)["policy.weights-match"]
+    assert "within 0.001" in check.expected
+    assert check.found.startswith("|diff| <= 1.0e-06, version ")
+
+
+def test_a_divergence_says_where_and_how_close_the_two_choices_were() -> None:
+    found = judged(edited(SOUND, put_probe(3, token_ids=[54, 0])))["policy.weights-match"].found
+    assert found == "version 3 probe 0: greedy token 0 is 54, trainer 55 (log-probabilities 1e-07 apart)"
+
+
+def test_a_model_that_is_served_as_it_is_need_not_change_with_transfer_0() -> None:
+    run = edited(SOUND, same_start)
+    assert red(judged(run, model="smollm2")) == set()
+    assert red(judged(run)) == {"policy.weights-changed"}
+
+
+@pytest.mark.parametrize("steps", [1, 8])
+def test_any_number_of_steps_is_judged_whole(steps: int) -> None:
+    run = passing_run(run_config(steps=steps))
+    assert red(judged(run, steps=steps)) == set()
+    assert "training.four-steps" in red(judged(run, steps=steps + 1))
+
+
+def test_every_engine_of_several_has_to_prove_itself() -> None:
+    config = {"engines": 2, "tensor_parallel": 2}
+    run = passing_run(run_config(**config))
+    assert red(judged(run, **config)) == set()
+    stale = observed(1, run_config(**config)).engines[1].model_dump(mode="json")
+    late = edited(run, lambda r: the(r, "observed", version=2)["engines"].__setitem__(1, stale))
+    assert red(judged(late, **config)) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
+    lost = edited(run, lambda r: the(r, "observed", version=4)["engines"].pop())
+    assert {"policy.versions-advance", "engine.not-paused"} <= red(judged(lost, **config))
+
+
+def test_gaps_in_the_rank_order_are_found() -> None:
+    config = {"engines": 2, "tensor_parallel": 2}
+    run = passing_run(run_config(**config))
+    gap = edited(run, lambda r: the(r, "topology")["workers"][1].update(rank_offset=3))
+    assert red(judged(gap, **config)) == {"discovery.topology"}
+
+
+def test_a_stack_that_is_kept_up_is_not_asked_to_be_gone() -> None:
+    check = judged(without(SOUND, "teardown"), keep_up=True)["teardown.clean"]
+    assert (check.status, check.why) == ("skip", "--keep-up leaves the stack running")
+
+
+def ended_after(version: int, **error: Any) -> list[Fields]:
+    """A run whose refit after `version` failed; it was torn down properly."""
+    cut = SOUND.index(the(SOUND, "observed", version=version)) + 1
+    teardown = [event for event in SOUND if event["kind"] == "teardown"]
+    return [*SOUND[:cut], failure(**error).fields(), *teardown]
+
+
+def test_what_a_failed_run_did_not_reach_is_not_judged() -> None:
+    checks = judged(ended_after(1))
+    assert {check_id: check.status for check_id, check in checks.items()} == {
+        "stack.pins-installed": "pass",
+        "discovery.topology": "pass",
+        "training.four-steps": "skip",
+        "training.rewards": "pass",
+        "policy.versions-advance": "skip",
+        "policy.weights-match": "skip",
+        "policy.weights-changed": "skip",
+        "generation.after-update": "skip",
+        "engine.not-paused": "skip",
+        "stack.same-processes": "skip",
+        "teardown.clean": "pass",
+    }
+    assert checks["policy.weights-match"].why == "the run ended in refit: not reached"
+
+
+def test_what_a_failed_run_did_record_still_counts() -> None:
+    run = edited(ended_after(1), put_engine(1, engine_label="default"))
+    assert red(judged(run)) == {"policy.versions-advance"}
+
+
+def test_a_failed_run_owes_a_clean_teardown() -> None:
+    check = judged(without(ended_after(1), "teardown"))["teardown.clean"]
+    assert (check.status, check.why) == ("fail", "no evidence: no teardown event")
+
+
+def test_a_run_that_started_nothing_has_nothing_to_tear_down() -> None:
+    check = judged([SOUND[0], failure(kind="install", exit_code=20).fields()])["teardown.clean"]
+    assert (check.status, check.why) == ("skip", "the run ended in install: nothing was started")
+
+
+def test_a_long_list_of_faults_is_counted_after_the_first_few() -> None:
+    many = {f"package-{index}": "1" for index in range(10)}
+    check = judged(edited(SOUND, put("pins", {}, expected=many)))["stack.pins-installed"]
+    assert check.found.count("is not installed") == 3
+    assert check.found.endswith("; and 7 more")
+
+
+def test_the_expectation_comes_from_the_configuration_alone(tmp_path: Path) -> None:
+    want = Expectation.of(run_config(tmp_path, engines=2, tensor_parallel=2, steps=3, model="tiny"))
+    assert (want.world_size, list(want.versions), want.starts_untrained) == (4, [0, 1, 2, 3], True)
+    assert events.BEFORE_TRANSFER not in want.versions
