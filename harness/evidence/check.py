@@ -15,6 +15,9 @@ SHOWN = 3
 """How many findings of one kind a check spells out before it only counts them."""
 
 
+NOT_OBSERVED = "what was not observed counts as failed"
+
+
 class Check(BaseModel):
     """One judged statement about the run, as it stands in `verdict.json`.
 
@@ -89,7 +92,7 @@ class Findings:
         elif self.missing and ended_in is not None and not self.always_due:
             status, found, why = "skip", listing(self.missing), f"the run ended in {ended_in}: not reached"
         elif self.missing:
-            status, found, why = "fail", self.seen or "nothing to judge by", f"no evidence: {listing(self.missing)}"
+            status, found, why = "fail", f"no evidence: {listing(self.missing)}", NOT_OBSERVED
         else:
             status, found, why = "pass", self.seen, self.proves
         return Check.model_validate(

@@ -33,7 +33,9 @@ def pins_installed(run: Timeline, want: Expectation) -> Findings:
                 findings.wrong.append(f"binary {name} is not there")
             elif binary.found != binary.expected or binary.found == HASH_OF_NOTHING:
                 findings.wrong.append(f"binary {name} has SHA-256 {binary.found}, pinned {binary.expected}")
-        findings.seen = f"{counted(len(pins.found), 'package')}, {counted(len(pins.binaries), 'binary', 'binaries')}"
+        findings.seen = (
+            f"{counted(len(pins.found), 'package')}, {counted(len(pins.binaries), 'binary', 'binaries')} as pinned"
+        )
     return findings
 
 
@@ -90,7 +92,7 @@ def same_processes(run: Timeline, want: Expectation) -> Findings:
     ]
     if start is not None:
         _judge_started(run, start, findings)
-        findings.seen = counted(len(start.processes), "process", "processes")
+        findings.seen = f"{counted(len(start.processes), 'process', 'processes')}, none replaced"
     if start is not None and end is not None:
         _compare_processes(start, end, findings)
     return findings
@@ -149,7 +151,7 @@ def not_paused(run: Timeline, want: Expectation) -> Findings:
             findings.missing.append(f"{engine.admin_url} did not say whether it is paused")
         if engine.paused or engine.sidecar_paused:
             findings.wrong.append(f"{engine.admin_url} is paused" + ("" if engine.paused else " (by its sidecar)"))
-    findings.seen = f"{sum(engine.paused is False for engine in engines)} of {want.engines} not paused"
+    findings.seen = f"{counted(len(engines), 'engine')} not paused"
     return findings
 
 
@@ -202,6 +204,4 @@ def teardown_clean(run: Timeline, want: Expectation) -> Findings:
         findings.not_asked = "--keep-up leaves the stack running"
     elif run.failure is not None and not run.of(events.ServiceStarted):
         findings.not_asked = f"the run ended in {run.failure.kind}: nothing was started"
-    else:
-        findings.seen = "nobody looked"
     return findings

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import events
+from harness.evidence.check import counted
 from harness.report.failure import check_body, check_headline, failure_body, failure_headline, shown
 from harness.report.narration import narrate
 from harness.report.tables import STYLES, checks_table, training_table
@@ -80,10 +81,13 @@ class Console:
             self._say(f"unreadable event {fields.get('kind')!r}: {error}", fields.get("t"), "red")
             return
         self._progress.follow(event)
+        if self._progress.phase is None:
+            self.close()
         text = narrate(event)
         if text is not None:
             self._say(text, event.t, _style(event))
-        self._refresh()
+        if self._progress.phase is not None and not self.plain:
+            self._open()
 
     def note(self, text: str) -> None:
         """A remark outside the event stream."""
@@ -115,8 +119,10 @@ class Console:
         word = verdict.verdict.upper()
         versions = " ".join(map(str, verdict.policy_versions)) or "none"
         self._rich.print()
-        headline = Text.assemble((word, f"bold {STYLES[verdict.verdict]}"), f"  policy versions {versions}")
-        self._rich.print(headline.append(f", {verdict.phases.total:.1f} s"))
+        facts = [*_bad_ending(outcome), f"policy versions {versions}", f"{verdict.phases.total:.1f} s"]
+        self._rich.print(
+            Text.assemble((word, f"bold {STYLES[verdict.verdict]}"), f"  {', '.join(facts)}"), soft_wrap=True
+        )
         indent = " " * (len(word) + 2)
         phases = verdict.phases.model_dump(include={"install", "ready", "train", "teardown"})
         times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in phases.items() if seconds is not None)
@@ -144,15 +150,31 @@ class Console:
         stamp = " " * 10 if t is None else f"[{t:6.1f}s] " if self.plain else f"{t:6.1f}s   "
         self._rich.print(Text.assemble((stamp, "dim"), (text, style)), soft_wrap=True)
 
-    def _refresh(self) -> None:
-        """Keep the live line below everything else, as long as a phase is going on."""
-        if self.plain:
-            return
-        if self._progress.phase is None:
-            self.close()
-        elif self._live is None:
-            self._live = Live(self._progress, console=self._rich, refresh_per_second=8, transient=True)
+    def _open(self) -> None:
+        """Put the live line below everything else. Idempotent."""
+        if self._live is None:
+            self._live = Live(
+                self._progress,
+                console=self._rich,
+                refresh_per_second=8,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._live.start()
+
+
+def _bad_ending(outcome: Outcome) -> list[str]:
+    """What the verdict's line says of a run that did not pass."""
+    if outcome.verdict.verdict == "pass":
+        return []
+    failed = len(outcome.verdict.failed())
+    what = (
+        f"{failed} of {counted(len(outcome.verdict.checks), 'check')}"
+        if outcome.failure is None
+        else outcome.failure.kind
+    )
+    return [what, f"exit status {outcome.exit_code}"]
 
 
 def _style(event: events.BaseEvent) -> str:
@@ -162,42 +184,60 @@ def _style(event: events.BaseEvent) -> str:
 
 
 class _Progress:
-    """The live line: the phase that goes on, for how long, and what it waits for."""
+    """The live line: the phase that goes on, for how long, and what it waits for.
+
+    Drawn from another thread than the one that follows the events, hence immutable values only.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._since = clock()
         self._spinner = Spinner("line")
-        self._awaited: dict[str, None] = {}
+        self._awaited: tuple[str, ...] = ()
         self._doing = ""
+        self._steps: int | None = None
         self.phase: str | None = None
 
     def follow(self, event: events.BaseEvent) -> None:
         match event:
             case events.RunStarted():
+                self._steps = event.config.get("steps")
                 self._enter("install")
             case events.Phase():
                 self._enter(FOLLOWING.get(event.phase))
             case events.Failure():
                 self._enter("teardown")
             case events.ServiceStarted():
-                self._awaited[event.service] = None
+                self._awaited = (*self._awaited, event.service)
             case events.ServiceReady() | events.ServiceExited():
-                self._awaited.pop(event.service, None)
+                self._no_longer(event.service)
             case events.TrainerReady():
-                self._awaited.pop("trainer", None)
+                self._no_longer("trainer")
             case events.Refit():
                 self._doing = f"observing version {event.version}"
             case events.Observed():
-                self._doing = f"step {event.version + 1}"
+                self._doing = self._after(event.version)
             case events.Step():
                 self._doing = f"refit {event.step}"
 
     def _enter(self, phase: str | None) -> None:
         self.phase, self._since, self._doing = phase, self._clock(), ""
-        self._awaited.clear()
+        self._awaited = ()
+
+    def _no_longer(self, service: str) -> None:
+        self._awaited = tuple(name for name in self._awaited if name != service)
+
+    def _after(self, version: int) -> str:
+        """What the run does once `version` was observed."""
+        if version == events.BEFORE_TRANSFER:
+            return "refit 0"
+        if version == self._steps:
+            return "a last generation"
+        return f"step {version + 1} of {self._steps}"
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
+        if self.phase is None:
+            return
         waiting = f"waiting for {', '.join(self._awaited)}" if self._awaited else self._doing
         text = Text(f"{self.phase}  {self._clock() - self._since:.0f} s  {waiting}", no_wrap=True, overflow="ellipsis")
         self._spinner.update(text=text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import events
 from harness.evidence.check import counted
-from harness.report.failure import plain, shown
+from harness.report.failure import failure_headline, plain, shown
 
 ENDED: dict[events.PhaseName, str] = {
     "install": "environment installed",
@@ -111,4 +111,4 @@ def _(event: events.Teardown) -> str | None:
 
 @narrate.register
 def _(event: events.Failure) -> str:
-    return f"failed: {plain(event.error.what)}"
+    return failure_headline(event.error)

@@ -107,9 +107,9 @@ def test_quiet_leaves_the_outcome() -> None:
 
 def test_a_failed_check_is_explained_once_below_the_table() -> None:
     text = shown(without(SOUND, "generation", when="after"))
-    assert "FAIL  generation.after-update  nothing to judge by" in text
+    assert "FAIL  generation.after-update  no evidence: " in text
     assert text.count("FAIL generation.after-update") == 1
-    assert "  why       no evidence: no generation after the last refit\n" in text
+    assert "  found     no evidence: no generation after the last refit\n" in text
 
 
 def failed_run(run_dir: Path) -> list[Fields]:
@@ -155,3 +155,18 @@ def test_an_event_that_cannot_be_read_is_shown_and_ends_nothing() -> None:
 def test_markup_in_a_models_answer_is_only_text() -> None:
     run = edited(SOUND, lambda run: the(run, "generation", when="after").update(text="[red]7[/red] :smile:"))
     assert "'[red]7[/red] :smile:'" in shown(run)
+
+
+def test_a_run_that_did_not_pass_says_so_with_its_exit_status() -> None:
+    assert "\nFAIL  1 of 11 checks, exit status 1, policy versions 0 1 2 3 4, 69.0 s\n" in shown(
+        without(SOUND, "generation", when="after")
+    )
+    assert "\nERROR  refit, exit status 40, policy versions none, " in shown([SOUND[0], failure().fields()])
+
+
+def test_the_live_line_says_what_the_run_is_doing() -> None:
+    text = plain(shown(SOUND, Terminal()))
+    for words in ("train  0 s  refit 0", "train  0 s  step 1 of 4", "train  0 s  a last generation", "teardown  0 s"):
+        assert words in text
+    assert "None" not in text
+    assert "step 5" not in text

@@ -215,7 +215,7 @@ def test_every_check_has_something_that_turns_it_red() -> None:
 def test_no_events_at_all_pass_nothing() -> None:
     checks = judged([])
     assert red(checks) == set(CHECKS)
-    assert all(check.why.startswith("no evidence: ") for check in checks.values())
+    assert all(check.found.startswith("no evidence: ") for check in checks.values())
 
 
 @pytest.mark.parametrize("kind", sorted({event["kind"] for event in SOUND}))
@@ -254,7 +254,7 @@ def test_weights_without_a_label_are_a_matter_of_labels_only() -> None:
 def test_a_missing_observation_is_no_evidence_for_labels_and_content() -> None:
     checks = judged(without(SOUND, "observed", version=3))
     assert red(checks) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
-    assert checks["policy.weights-match"].why == "no evidence: no observation at version 3"
+    assert checks["policy.weights-match"].found == "no evidence: no observation at version 3"
 
 
 def test_an_engine_that_was_not_probed_is_no_evidence() -> None:
@@ -347,7 +347,7 @@ def test_what_a_failed_run_did_record_still_counts() -> None:
 
 def test_a_failed_run_owes_a_clean_teardown() -> None:
     check = judged(without(ended_after(1), "teardown"))["teardown.clean"]
-    assert (check.status, check.why) == ("fail", "no evidence: no teardown event")
+    assert (check.status, check.found) == ("fail", "no evidence: no teardown event")
 
 
 def test_a_run_that_started_nothing_has_nothing_to_tear_down() -> None:
