@@ -1,0 +1,413 @@
+"""A service ends with everything that came from it, and nothing else on the machine is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.clock import Deadline, InterruptibleClock
+from harness.ending import send
+from harness.errors import DoctorError, InstallError, Interrupted, ServiceDiedError
+from harness.poller import wait_for
+from harness.probes import CallProbe, Outcome, Pending, Ready
+from harness.process import Process, RecordedProcess, describe_exit
+from harness.proctable import ProcessId, ProcessTable, environment_of, read_row
+from harness.services.spec import ServiceSpec
+from harness.survivors import ProcessTree, find_survivors
+
+RUN = "test-run"
+CLOCK = InterruptibleClock()
+
+# Each script ends by itself after a minute, so that a failing test leaves nothing for long.
+PRELUDE = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+signal.alarm(60)
+def tell(name, pid=None):
+    part = Path(name + ".part"); part.write_text(str(pid or os.getpid())); part.rename(name)
+def rest():
+    while True: time.sleep(60)
+"""
+RESTING_CHILD = "import time; time.sleep(60)"
+
+
+def until(what: str, holds: Callable[[], bool]) -> None:
+    """Wait for a condition through the project's own poller."""
+
+    def ask() -> Outcome:
+        return Ready() if holds() else Pending("it does not hold yet")
+
+    wait_for(CallProbe(what, ask), deadline=Deadline.after(CLOCK, 20), clock=CLOCK, interval_s=0.01)
+
+
+def told(path: Path) -> ProcessId:
+    """The process whose pid a script wrote to `path`."""
+    until(f"{path.name} is written", path.exists)
+    row = read_row(int(path.read_text()))
+    assert row is not None
+    return row.id
+
+
+def runs(process: ProcessId) -> bool:
+    row = read_row(process.pid)
+    return row is not None and row.id == process and not row.ended
+
+
+Start = Callable[[str], Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a Python script as a service; whatever the test does, everything of it is ended afterwards."""
+    started: list[Process] = []
+
+    def begin(script: str) -> Process:
+        spec = service(tmp_path, script, name=f"service-{len(started)}")
+        process = Process(spec, run_id=f"{RUN}-{tmp_path.name}")
+        started.append(process)
+        process.start()
+        return process
+
+    yield begin
+    for process in started:
+        assert process.kill().left == ()
+
+
+@pytest.fixture
+def bystander() -> Iterator[ProcessId]:
+    """Somebody else's program that looks like the stack's in name and arguments."""
+    argv = ["VLLM::EngineCore", "-c", RESTING_CHILD, "vllm serve", "dynamo.frontend", "--engine"]
+    with subprocess.Popen(argv, executable=sys.executable, start_new_session=True) as popen:
+        row = read_row(popen.pid)
+        assert row is not None
+        yield row.id
+        alive = popen.poll() is None
+        popen.kill()
+    assert alive, "the bystander was ended"
+
+
+def service(folder: Path, script: str, *, name: str = "service") -> ServiceSpec:
+    return ServiceSpec(
+        name=name,
+        argv=(sys.executable, "-c", PRELUDE + script),
+        env={"PATH": os.defpath},
+        cwd=folder,
+        log=folder / f"{name}.log",
+        stop_grace_s=10.0,
+    )
+
+
+def spawning(child: str, *, ready: str = "child") -> str:
+    """A script that starts `child` (Python) as a child process and rests; the child tells its own pid."""
+    return f"subprocess.Popen([sys.executable, '-c', {PRELUDE + child!r}])\nrest()\n"
+
+
+def test_a_service_starts_in_its_own_session_with_exactly_its_environment(start: Start, tmp_path: Path) -> None:
+    process = start("print('out', flush=True); print('err', file=sys.stderr, flush=True); tell('up'); rest()")
+    assert told(tmp_path / "up") == process.id
+    row = read_row(process.pid)
+    assert row is not None
+    assert row.session == process.pid == process.session
+    environment = environment_of(process.pid)
+    assert environment.pop("SMOKESTACK_RUN_ID") == process.run_id
+    assert environment.pop("SMOKESTACK_SERVICE") == "service-0"
+    assert environment == {"PATH": os.defpath}
+    assert process.spec.log.read_text() == "out\nerr\n"
+    assert process.alive()
+
+
+def test_a_service_reads_nothing_from_the_terminal(start: Start, tmp_path: Path) -> None:
+    process = start("sys.exit(7 if sys.stdin.read() == '' else 8)")
+    assert process.wait(Deadline.after(CLOCK, 20), CLOCK) == 7
+
+
+def test_only_the_named_descriptors_are_inherited(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    other_read, other_write = os.pipe()
+    os.set_inheritable(other_write, True)
+    script = f"os.write({write}, b'hello')\ntry: os.fstat({other_write})\nexcept OSError: sys.exit(0)\nsys.exit(1)"
+    process = Process(replace(service(tmp_path, script), pass_fds=(write,)), run_id=RUN)
+    try:
+        process.start()
+        assert process.wait(Deadline.after(CLOCK, 20), CLOCK) == 0
+        assert os.read(read, 5) == b"hello"
+    finally:
+        process.kill()
+        for handle in (read, write, other_read, other_write):
+            os.close(handle)
+
+
+def test_a_polite_service_is_asked_once_and_not_killed(start: Start, tmp_path: Path) -> None:
+    process = start(
+        "asked = []\n"
+        "signal.signal(signal.SIGTERM, lambda *a: asked.append(1))\n"
+        "tell('up')\n"
+        "while not asked: time.sleep(0.01)\n"
+        "time.sleep(0.2)\n"
+        "os._exit(len(asked))\n"
+    )
+    told(tmp_path / "up")
+    process.terminate()
+    stopped = process.stop(clock=CLOCK)
+    assert (stopped.returncode, stopped.killed, stopped.left) == (1, (), ())
+    assert not process.alive()
+    assert read_row(process.pid) is None, "the leader was not reaped"
+    assert process.stop() == stopped, "stopping again changes nothing"
+
+
+def test_a_service_that_ignores_sigterm_is_killed_after_the_grace(start: Start, tmp_path: Path) -> None:
+    process = start("signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('up'); rest()")
+    told(tmp_path / "up")
+    stopped = process.stop(0.1, clock=CLOCK)
+    assert stopped.returncode == -signal.SIGKILL
+    assert stopped.killed == (process.id,)
+    assert 0.1 <= stopped.seconds < 5
+
+
+def test_a_child_in_another_process_group_that_blanked_its_environment_is_ended(start: Start, tmp_path: Path) -> None:
+    # As vllm-rs does with its Python child, and setproctitle with the engine core's environment.
+    child = "os.setpgid(0, 0); signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('child'); rest()"
+    process = start(
+        f"subprocess.Popen([sys.executable, '-c', {PRELUDE + child!r}], env={{}})\n"
+        "signal.signal(signal.SIGTERM, lambda *a: os._exit(0))\nrest()"
+    )
+    child_id = told(tmp_path / "child")
+    assert "SMOKESTACK_RUN_ID" not in environment_of(child_id.pid)
+    stopped = process.stop(0.2, clock=CLOCK)
+    assert (stopped.returncode, stopped.killed, stopped.left) == (0, (child_id,), ())
+    assert not runs(child_id)
+
+
+def test_orphans_of_a_killed_leader_are_found_by_its_session_and_asked(start: Start, tmp_path: Path) -> None:
+    child = "os.setpgid(0, 0); tell('child'); rest()"
+    process = start(f"subprocess.Popen([sys.executable, '-c', {PRELUDE + child!r}], env={{}})\nrest()")
+    child_id = told(tmp_path / "child")
+    send(process.id, signal.SIGKILL)
+    until("the leader's end is seen", lambda: not process.alive())
+    assert runs(child_id)
+    with pytest.raises(ServiceDiedError, match="ended although it should run") as raised:
+        process.check_alive()
+    assert "SIGKILL" in str(raised.value.found)
+    assert raised.value.log == process.spec.log
+    stopped = process.stop(clock=CLOCK)
+    assert (stopped.killed, stopped.left) == ((), ())
+    assert not runs(child_id)
+
+
+def test_a_recorded_child_in_a_session_of_its_own_is_ended_after_its_parent_has_gone(
+    start: Start, tmp_path: Path
+) -> None:
+    child = "os.setsid(); tell('child'); rest()"
+    process = start(f"subprocess.Popen([sys.executable, '-c', {PRELUDE + child!r}], env={{}})\nrest()")
+    child_id = told(tmp_path / "child")
+    assert child_id in {row.id for row in process.snapshot()}
+    send(process.id, signal.SIGKILL)
+    until("the leader's end is seen", lambda: not process.alive())
+    assert process.kill().left == ()
+    assert not runs(child_id)
+
+
+def test_a_daemon_that_nobody_recorded_is_found_by_its_mark(start: Start, tmp_path: Path) -> None:
+    daemon = "tell('daemon'); rest()"
+    process = start(
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        f"    subprocess.Popen([sys.executable, '-c', {PRELUDE + daemon!r}], start_new_session=True)\n"
+        "    os._exit(0)\n"
+        "os.wait(); rest()"
+    )
+    daemon_id = told(tmp_path / "daemon")
+    assert daemon_id not in {row.id for row in process.snapshot()}
+    assert process.stop(clock=CLOCK).left == ()
+    assert not runs(daemon_id)
+
+
+def test_a_stopped_process_is_woken_and_may_end_politely(start: Start, tmp_path: Path) -> None:
+    process = start("signal.signal(signal.SIGTERM, lambda *a: os._exit(5)); tell('up'); rest()")
+    told(tmp_path / "up")
+    send(process.id, signal.SIGSTOP)
+    until("it is stopped", lambda: any(row.stopped for row in process.snapshot()))
+    assert process.alive()
+    assert process.stop(clock=CLOCK).returncode == 5
+
+
+def test_a_stopped_process_that_ignores_sigterm_is_killed(start: Start, tmp_path: Path) -> None:
+    process = start("signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('up'); rest()")
+    told(tmp_path / "up")
+    send(process.id, signal.SIGSTOP)
+    assert process.stop(0.1, clock=CLOCK).returncode == -signal.SIGKILL
+
+
+def test_a_tree_that_keeps_forking_is_ended(start: Start, tmp_path: Path) -> None:
+    process = start(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "tell('up')\n"
+        "while True:\n"
+        "    if os.fork() == 0:\n"
+        "        os.setpgid(0, 0); time.sleep(0.02); os.fork(); time.sleep(1); os._exit(0)\n"
+        "    time.sleep(0.01)\n"
+    )
+    told(tmp_path / "up")
+    assert process.stop(0.1, clock=CLOCK).left == ()
+    assert all(row.session != process.session or row.ended for row in ProcessTable.read().values())
+
+
+def test_urgency_ends_the_grace_but_not_the_work(start: Start, tmp_path: Path) -> None:
+    child = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('child'); rest()"
+    process = start("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + spawning(child))
+    child_id = told(tmp_path / "child")
+    urgent = threading.Event()
+    timer = threading.Timer(0.1, urgent.set)
+    timer.start()
+    stopped = process.stop(60, urgent=urgent.is_set)
+    timer.join()
+    assert stopped.seconds < 10
+    assert set(stopped.killed) == {process.id, child_id}
+    assert stopped.left == ()
+
+
+def test_an_interrupted_clock_ends_the_grace_but_not_the_work(start: Start, tmp_path: Path) -> None:
+    process = start("signal.signal(signal.SIGTERM, signal.SIG_IGN); tell('up'); rest()")
+    told(tmp_path / "up")
+    interrupted = InterruptibleClock()
+    interrupted.interrupt.set()
+    assert process.stop(60, clock=interrupted).returncode == -signal.SIGKILL
+
+
+def test_waiting_for_a_service_is_interrupted_with_the_clock(start: Start) -> None:
+    process = start("rest()")
+    interrupted = InterruptibleClock()
+    interrupted.interrupt.set()
+    with pytest.raises(Interrupted):
+        process.wait(Deadline.after(CLOCK, 20), interrupted)
+
+
+def test_bystanders_with_the_stacks_names_survive(start: Start, tmp_path: Path, bystander: ProcessId) -> None:
+    process = start("tell('up'); rest()")
+    told(tmp_path / "up")
+    process.snapshot()
+    process.kill()
+    assert runs(bystander)
+    assert find_survivors(process.run_id, [process.tree]) == []
+
+
+def test_another_run_and_another_service_survive(start: Start, tmp_path: Path) -> None:
+    other_run = Process(service(tmp_path, "tell('other'); rest()", name="service-0"), run_id="another-run")
+    other_run.start()
+    first, second = start("tell('first'); rest()"), start("tell('second'); rest()")
+    try:
+        for name in ("other", "first", "second"):
+            told(tmp_path / name)
+        first.kill()
+        assert second.alive()
+        assert other_run.alive()
+    finally:
+        other_run.kill()
+
+
+def test_survivors_are_named_with_their_service(start: Start, tmp_path: Path) -> None:
+    process = start("tell('up'); rest()")
+    told(tmp_path / "up")
+    by_tree = find_survivors(process.run_id, [process.tree])
+    by_mark = find_survivors(process.run_id, [])
+    assert by_tree == by_mark
+    assert [(one.pid, one.service) for one in by_tree] == [(process.pid, "service-0")]
+    assert sys.executable in by_tree[0].cmd
+    process.kill()
+    assert find_survivors(process.run_id, [process.tree]) == []
+
+
+def test_the_tree_never_contains_the_harness_itself() -> None:
+    me = read_row(os.getpid())
+    assert me is not None
+    tree = ProcessTree("service", RUN, leader=me.id, session=me.session)
+    ancestors = ProcessTable.read().ancestors(os.getpid())
+    assert not ancestors & {row.pid for row in tree.update(ProcessTable.read(), marks=True)}
+
+
+def test_a_signal_goes_to_no_later_process_with_the_same_pid(start: Start, tmp_path: Path) -> None:
+    process = start("tell('up'); rest()")
+    told(tmp_path / "up")
+    assert not send(ProcessId(process.pid, process.start_time + 1), signal.SIGKILL)
+    assert process.alive()
+
+
+def test_a_service_is_started_once(start: Start) -> None:
+    process = start("rest()")
+    with pytest.raises(RuntimeError, match="started before"):
+        process.start()
+
+
+def test_a_service_that_never_started_can_be_stopped(tmp_path: Path) -> None:
+    process = Process(service(tmp_path, "rest()"), run_id=RUN)
+    assert process.stop().left == ()
+    assert not process.alive()
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = process.pid
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("argv", ("/nowhere/vllm-rs", "serve")), ("cwd", Path("/nowhere/at-all"))]
+)
+def test_a_missing_program_or_folder_is_named(tmp_path: Path, field: str, value: object) -> None:
+    process = Process(replace(service(tmp_path, ""), **{field: value}), run_id=RUN)
+    with pytest.raises(InstallError, match="service cannot be started: No such file") as raised:
+        process.start()
+    assert "/nowhere" in str(raised.value)
+    assert process.stop().left == ()
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    process = Process(replace(service(tmp_path, ""), log=tmp_path / "no-such-folder" / "service.log"), run_id=RUN)
+    with pytest.raises(DoctorError, match=r"service\.log cannot be written"):
+        process.start()
+
+
+def test_exit_statuses_are_put_in_words() -> None:
+    assert describe_exit(3) == "ended with exit status 3"
+    assert describe_exit(-15) == "ended by SIGTERM"
+    assert "memory" in describe_exit(-9)
+
+
+def test_a_recorded_service_is_found_and_ended_by_a_later_command(start: Start, tmp_path: Path) -> None:
+    child = "os.setsid(); tell('child'); rest()"
+    process = start(f"subprocess.Popen([sys.executable, '-c', {PRELUDE + child!r}], env={{}})\nrest()")
+    child_id = told(tmp_path / "child")
+    recorded = RecordedProcess.from_fields(json.loads(json.dumps(process.record().fields())))
+    assert recorded.alive()
+    stopped = recorded.stop(10, clock=CLOCK)
+    assert stopped.left == ()
+    assert not recorded.alive()
+    assert not runs(child_id)
+    assert process.stop().returncode == -signal.SIGTERM
+
+
+def test_a_record_of_another_process_with_the_same_pid_ends_nothing(bystander: ProcessId) -> None:
+    stale = RecordedProcess(
+        "engine-0", bystander.pid, bystander.start_time - 1, session=bystander.pid, run_id="an-earlier-run",
+        members=((bystander.pid, bystander.start_time - 1),),
+    )  # fmt: skip
+    assert not stale.alive()
+    stopped = stale.stop(10, clock=CLOCK)
+    assert (stopped.killed, stopped.left) == ((), ())
+    assert runs(bystander)
+
+
+def test_recorded_orphans_are_ended_after_their_leader_has_gone(start: Start, tmp_path: Path) -> None:
+    child = "os.setpgid(0, 0); tell('child'); rest()"
+    process = start(f"subprocess.Popen([sys.executable, '-c', {PRELUDE + child!r}], env={{}})\nrest()")
+    child_id = told(tmp_path / "child")
+    recorded = process.record()
+    send(process.id, signal.SIGKILL)
+    until("the leader's end is seen", lambda: not recorded.alive())
+    assert recorded.stop(10, clock=CLOCK).left == ()
+    assert not runs(child_id)
