@@ -33,6 +33,7 @@ from harness.events.stack import (
 )
 from harness.events.trainer import (
     Mismatch,
+    ReferenceProbe,
     Refit,
     RefitSeconds,
     RewardGroup,
@@ -66,6 +67,7 @@ __all__ = [
     "Probe",
     "ProcessRecord",
     "Processes",
+    "ReferenceProbe",
     "Refit",
     "RefitSeconds",
     "RewardGroup",

@@ -50,7 +50,10 @@ class RefitSeconds(Data):
 
 
 class Refit(TrainerEvent):
-    """The trainer's own account of a transfer; `bytes` counts the weights once, whatever the number of engines."""
+    """The trainer's own account of a transfer; `bytes` counts the weights once, whatever the number of engines.
+
+    `workers` has what each engine rank said of its own load, by rank and measure, where the backend reports that.
+    """
 
     kind: Literal["refit"] = "refit"
     version: Count
@@ -58,6 +61,13 @@ class Refit(TrainerEvent):
     bytes: Count
     buckets: Count
     engines: tuple[str, ...]
+    workers: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+
+class ReferenceProbe(Probe):
+    """A probe by the trainer. `margins[i]` is how far `token_ids[i]` was ahead of the runner-up, where it says so."""
+
+    margins: tuple[float, ...] = ()
 
 
 class TrainerProbe(TrainerEvent):
@@ -65,7 +75,7 @@ class TrainerProbe(TrainerEvent):
 
     kind: Literal["probe"] = "probe"
     version: Count
-    probes: tuple[Probe, ...]
+    probes: tuple[ReferenceProbe, ...]
 
 
 class RewardGroup(Data):
@@ -93,7 +103,7 @@ class StepSeconds(Data):
 
 
 class Step(TrainerEvent):
-    """One optimizer step; its rollouts were sampled from `version_sampled`."""
+    """One optimizer step; its rollouts were sampled from `version_sampled`. `errors` counts the errored by reason."""
 
     kind: Literal["step"] = "step"
     step: Annotated[int, Field(strict=True, ge=1)]
@@ -103,6 +113,7 @@ class Step(TrainerEvent):
     tokens: Count
     rollouts: Count
     errored: Count
+    errors: dict[str, Count] = Field(default_factory=dict)
     rewards: Rewards
     mismatch: Mismatch
     seconds: StepSeconds

@@ -82,7 +82,10 @@ def _judge_rollouts(step: events.Step, findings: Findings) -> None:
     if not all(math.isfinite(value) for value in (*rewards, step.rewards.mean, step.rewards.std)):
         findings.wrong.append(f"step {step.step} has a reward that is not finite")
     if step.errored:
-        findings.wrong.append(f"step {step.step}: {step.errored} of {counted(step.rollouts, 'rollout')} errored")
+        reasons = f" ({'; '.join(step.errors)[:120]})" if step.errors else ""
+        findings.wrong.append(
+            f"step {step.step}: {step.errored} of {counted(step.rollouts, 'rollout')} errored{reasons}"
+        )
 
 
 def _is_mixed(group: events.RewardGroup) -> bool:

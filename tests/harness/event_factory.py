@@ -100,7 +100,7 @@ def _version(version: int, config: RunConfig) -> list[events.Event]:
             buckets=1,
             engines=tuple(admin_url(index) for index in range(config.engines)),
         ),
-        events.TrainerProbe(version=version, probes=probes(version)),
+        events.TrainerProbe(version=version, probes=reference(version)),
         observed(version, config),
     ]
 
@@ -142,6 +142,11 @@ def probes(version: int, rounding: float = 0.0) -> tuple[events.Probe, ...]:
         )
         for prompt in PROMPTS
     )
+
+
+def reference(version: int) -> tuple[events.ReferenceProbe, ...]:
+    """The trainer's probes of one version; its greedy choices were clear."""
+    return tuple(events.ReferenceProbe(**probe.model_dump(), margins=(2.5, 4.0)) for probe in probes(version))
 
 
 def observed(version: int, config: RunConfig) -> events.Observed:

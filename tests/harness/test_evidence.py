@@ -279,6 +279,29 @@ def test_a_divergence_says_where_and_how_close_the_two_choices_were() -> None:
     assert found == "version 3 probe 0: greedy token 0 is 54, trainer 55 (log-probabilities 1e-07 apart)"
 
 
+@pytest.mark.parametrize(
+    ("margin", "engine_logprob", "status"),
+    [
+        (5e-4, -0.3851, "pass"),
+        (5e-4, -0.39, "fail"),
+        (2e-3, -0.3851, "fail"),
+        (math.nan, -0.3851, "fail"),
+        (None, -0.3851, "fail"),
+    ],
+    ids=["tie", "not as probable", "clear choice", "margin is no number", "margin not told"],
+)
+def test_only_a_tie_that_the_trainer_saw_too_excuses_another_greedy_token(
+    margin: float | None, engine_logprob: float, status: str
+) -> None:
+    def choose_the_other(run: list[Fields]) -> None:
+        ours = the(run, "probe", version=3)["probes"][0]
+        ours["margins"] = [] if margin is None else [margin, 4.0]
+        theirs = the(run, "observed", version=3)["engines"][0]["probes"][0]
+        theirs.update(token_ids=[54, 17], logprobs=[engine_logprob, -2.0])
+
+    assert judged(edited(SOUND, choose_the_other))["policy.weights-match"].status == status
+
+
 def test_a_model_that_is_served_as_it_is_need_not_change_with_transfer_0() -> None:
     run = edited(SOUND, same_start)
     assert red(judged(run, model="smollm2")) == set()
