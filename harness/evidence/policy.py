@@ -14,9 +14,9 @@ from harness.evidence.timeline import Timeline
 TOLERANCE = 1e-3
 """Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
 
-Chosen between two scales: the same float32 weights through two implementations differ by rounding only, around 1e-5,
-and an optimizer step at the default learning rate moves the probe prompts' log-probabilities by 1e-2 and more. Both
-observed values are in the `found` of every run's `policy.weights-match` and `policy.weights-changed`.
+It has to lie well above the rounding of the same weights through two implementations, and well below what one optimizer
+step moves. A first value, not calibrated: every run reports what it measured for both, as the `found` of
+`policy.weights-match` (largest difference) and of `policy.weights-changed` (smallest change).
 """
 
 
