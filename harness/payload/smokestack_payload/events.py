@@ -1,0 +1,81 @@
+"""The trainer's side of the two pipes: events out, commands in, one JSON object a line. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from smokestack_payload.errors import ProtocolError
+
+LEFT_ALONE = 1
+"""Exit status when the command pipe ends: the harness is gone."""
+
+
+class EventWriter:
+    """Writes events to a file descriptor. Safe from several threads; a line is never torn."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lock = threading.Lock()
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """One event, stamped with the machine's monotonic clock in seconds."""
+        line = json.dumps({"t": time.monotonic(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
+        with self._lock:
+            while line:
+                line = line[os.write(self._fd, line) :]
+
+
+class CommandReader:
+    """Reads commands in a thread, so that the end of the pipe is seen whatever the main thread is stuck in.
+
+    `leave` is called at the end of the pipe; by default it ends the process at once.
+    """
+
+    def __init__(self, fd: int, leave: Callable[[], None] | None = None) -> None:
+        self._fd = fd
+        self._leave = leave or _leave_at_once
+        self._commands: queue.Queue[Mapping[str, Any] | ProtocolError] = queue.Queue()
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+
+    def expect(self, name: str) -> Mapping[str, Any] | None:
+        """Wait for the command `name`; None when the harness says `stop` instead. Anything else is an error.
+
+        There is no time limit: the harness decides how long it looks at a version, and its end is seen.
+        """
+        command = self._commands.get()
+        if isinstance(command, ProtocolError):
+            raise command
+        if command.get("command") == "stop":
+            return None
+        if command.get("command") != name:
+            raise ProtocolError("a command out of order", expected=name, found=json.dumps(command)[:200])
+        return command
+
+    def _read(self) -> None:
+        with os.fdopen(self._fd, "rb") as stream:
+            for line in stream:
+                self._commands.put(_parse(line))
+        self._leave()
+
+
+def _parse(line: bytes) -> Mapping[str, Any] | ProtocolError:
+    try:
+        command = json.loads(line)
+    except ValueError:
+        command = None
+    if isinstance(command, dict):
+        return command
+    return ProtocolError("a line on the command pipe is no command", expected="a JSON object", found=repr(line[:200]))
+
+
+def _leave_at_once() -> None:
+    sys.stderr.write("the harness closed the command pipe: leaving\n")
+    sys.stderr.flush()
+    os._exit(LEFT_ALONE)

@@ -1,0 +1,170 @@
+"""The engines' admin routes: a small bounded client for one engine, and all engines of a run as one client.
+
+`EngineFleet` has the four methods of vLLM's `VLLMWeightSyncClient`, so every trainer-side transfer engine of vLLM can
+drive it; around them it adds what a refit needs (pause, cache reset, resume), the version and the time of each phase.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, InvalidStateError, wait
+from typing import Any
+
+import httpx
+
+from smokestack_payload.background import in_background
+from smokestack_payload.settings import EngineAddress
+
+BODY_SHOWN = 2000
+"""Characters of a server's answer that an error carries."""
+
+
+class AdminError(RuntimeError):
+    """An admin call failed. `status` is None when there was no answer."""
+
+    def __init__(self, url: str, status: int | None, text: str) -> None:
+        self.url = url
+        self.status = status
+        self.text = text[:BODY_SHOWN]
+        super().__init__(f"POST {url}: {'no answer' if status is None else f'status {status}'}: {self.text}")
+
+
+class EngineAdmin:
+    """One engine's routes. No proxies, no redirects; every call has a time limit."""
+
+    def __init__(self, address: EngineAddress, headers: Mapping[str, str]) -> None:
+        self.address = address
+        self._client = httpx.Client(headers=dict(headers), trust_env=False, follow_redirects=False)
+
+    def post(self, path: str, timeout_s: float, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
+        """The answer's JSON, None when it has none. Raises AdminError for anything but a 2xx."""
+        url = self.address.admin_url + path
+        try:
+            answer = self._client.post(url, json=body, params=params, timeout=timeout_s)
+        except httpx.TimeoutException as error:
+            raise AdminError(url, None, f"{type(error).__name__} after {timeout_s:.1f} s") from error
+        except httpx.HTTPError as error:
+            raise AdminError(url, None, f"{type(error).__name__}: {error}") from error
+        if not answer.is_success:
+            raise AdminError(url, answer.status_code, answer.text)
+        try:
+            return answer.json()
+        except ValueError:
+            return None
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class FleetError(RuntimeError):
+    """A phase failed on at least one engine; the text has each failed engine's own answer."""
+
+    def __init__(self, phase: str, errors: Sequence[AdminError]) -> None:
+        self.phase = phase
+        self.errors = tuple(errors)
+        super().__init__(f"{phase}: " + "; ".join(map(str, errors)))
+
+
+class EngineFleet:
+    """Every call goes to all engines at the same time, and fails as soon as the first of them fails.
+
+    `begin` opens a round with a time limit. `failure` is a future that ends with the round's first error, so that
+    whoever started a collective learns of it while the collective still blocks.
+    """
+
+    def __init__(
+        self,
+        engines: Sequence[EngineAddress],
+        headers: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engines = [EngineAdmin(engine, headers or {}) for engine in engines]
+        self._clock = clock
+        self.begin(None, 0.0)
+
+    @property
+    def urls(self) -> list[str]:
+        return [engine.address.admin_url for engine in self._engines]
+
+    def begin(self, version: str | None, limit_s: float) -> None:
+        """Open a round of at most `limit_s` seconds that will set `version`; forget the times of the last one."""
+        self.version = version
+        self.phase = "idle"
+        self.seconds: dict[str, float] = {}
+        self.failure: Future[None] = Future()
+        self._ends = self._clock() + limit_s
+
+    def pause(self) -> None:
+        """Let running generations finish under the old weights, then hold all further ones."""
+        self._each("pause", "/pause", params={"mode": "wait"})
+
+    def resume(self) -> None:
+        self._each("resume", "/resume")
+
+    def reset_prefix_cache(self) -> None:
+        """Drop cached keys and values: the old weights computed them."""
+        self._each("reset", "/reset_prefix_cache", accept=lambda answer: not _says_no(answer))
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        """Each engine gets its own rank offset in place of the one that a single engine would have."""
+        self._each(
+            "init",
+            "/init_weight_transfer_engine",
+            body=lambda engine: {"init_info": {**init_info, "rank_offset": engine.rank_offset}},
+        )
+
+    def start_weight_update(self) -> None:
+        self._each("start", "/start_weight_update")
+
+    def update_weights(self, update_info: Any) -> None:
+        self._each("update", "/update_weights", body=lambda _: {"update_info": update_info})
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        """Finish under the given version, else under the round's."""
+        version = self.version if weight_version is None else weight_version
+        self._each("finish", "/finish_weight_update", body=lambda _: {"weight_version": version})
+
+    def close(self) -> None:
+        for engine in self._engines:
+            engine.close()
+
+    def _each(
+        self,
+        phase: str,
+        path: str,
+        *,
+        body: Callable[[EngineAddress], Any] = lambda _: None,
+        params: Mapping[str, str] | None = None,
+        accept: Callable[[Any], bool] = lambda _: True,
+    ) -> None:
+        self.phase = phase
+        begun = self._clock()
+        left = max(self._ends - begun, 0.001)
+
+        def call(engine: EngineAdmin) -> None:
+            answer = engine.post(path, left, body(engine.address), params)
+            if not accept(answer):
+                raise AdminError(engine.address.admin_url + path, 200, f"refused: {answer}")
+
+        calls = [in_background(f"{phase} {engine.address.admin_url}", call, engine) for engine in self._engines]
+        done, _ = wait(calls, return_when=FIRST_EXCEPTION)
+        self.seconds[phase] = self._clock() - begun
+        errors = [error for one in done if (error := one.exception()) is not None]
+        unexpected = [error for error in errors if not isinstance(error, AdminError)]
+        if unexpected:
+            raise unexpected[0]
+        if errors:
+            failed = FleetError(phase, [error for error in errors if isinstance(error, AdminError)])
+            self._report(failed)
+            raise failed
+
+    def _report(self, error: FleetError) -> None:
+        try:
+            self.failure.set_exception(error)
+        except InvalidStateError:
+            return  # only the round's first failure counts
+
+
+def _says_no(answer: Any) -> bool:
+    return isinstance(answer, Mapping) and answer.get("success") is False

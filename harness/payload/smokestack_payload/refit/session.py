@@ -1,0 +1,161 @@
+"""One refit, for any transfer backend: pause, start, update, finish with the version, reset caches, resume.
+
+vLLM's trainer-side engine moves the bytes (and drives start, update and finish through the fleet); the session owns
+order, time limits and what failure means. HTTP runs where it times out, the collective where it can be abandoned.
+
+A refit that failed after it began is terminal: engines that may hold half of the weights stay paused, the session
+refuses further work, and no collective is ever tried again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from smokestack_payload.background import in_background
+from smokestack_payload.errors import RefitError
+from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.manifest import Expected, check_source
+
+T = TypeVar("T")
+LAST_WORDS_S = 1.0
+"""How long a collective may still explain itself after an engine's call has failed."""
+
+
+class TransferEngine(Protocol):
+    """What the session needs of vLLM's `TrainerWeightTransferEngine`."""
+
+    def send_weights(self) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+class State(Enum):
+    """NEW has no group yet; POISONED is final."""
+
+    NEW = "new"
+    READY = "ready"
+    UPDATING = "updating"
+    POISONED = "poisoned"
+
+
+@dataclass(frozen=True)
+class RefitReport:
+    """A refit that reached every engine. `seconds` by phase; `total` is from the pause to the last resume.
+
+    `workers` has what each worker rank said of its own load, where the backend reports that.
+    """
+
+    version: int
+    seconds: Mapping[str, float]
+    engines: list[str]
+    workers: Mapping[int, Mapping[str, float]]
+
+
+class RefitSession:
+    """Drives the refits of one run over all engines of `fleet`. Not for use from several threads."""
+
+    def __init__(self, fleet: EngineFleet, source: Any, expected: Expected, limit_s: float) -> None:
+        self.state = State.NEW
+        self._fleet = fleet
+        self._source = source
+        self._expected = expected
+        self._limit_s = limit_s
+        self._engine: TransferEngine | None = None
+
+    def initialise(self, connect: Callable[[EngineFleet, Any], TransferEngine], limit_s: float) -> float:
+        """Form the transfer group by `connect(client, source)`, once. Returns seconds.
+
+        The source is checked first: a group for weights that do not fit is not worth forming.
+        """
+        self._require(State.NEW, "initialise")
+        check_source(self._source.metadata(), self._expected)
+        self._fleet.begin(None, limit_s)
+        begun = time.monotonic()
+        try:
+            self._engine = self._watched("the rendezvous", lambda: connect(self._fleet, self._source), limit_s)
+        except RefitError:
+            self.state = State.POISONED
+            raise
+        self.state = State.READY
+        return time.monotonic() - begun
+
+    def refit(self, version: int) -> RefitReport:
+        """Give every engine the source's weights as `version`. Raises RefitError, see the module."""
+        self._require(State.READY, f"refit to version {version}")
+        check_source(self._source.metadata(), self._expected)
+        self.state = State.UPDATING
+        self._fleet.begin(str(version), self._limit_s)
+        begun = time.monotonic()
+        try:
+            self._watched(f"the refit to version {version}", self._round, self._limit_s)
+        except RefitError as error:
+            self.state = State.POISONED
+            error.poisoned = tuple(self._fleet.urls)
+            raise
+        self.state = State.READY
+        seconds = {**self._fleet.seconds, "total": time.monotonic() - begun}
+        workers = getattr(self._engine, "worker_reports", None) or {}
+        return RefitReport(version=version, seconds=seconds, engines=self._fleet.urls, workers=workers)
+
+    def close(self) -> None:
+        """Drop the group and the connections. Engines keep their weights and their state."""
+        if self._engine is not None and self.state is State.READY:
+            self._engine.shutdown()
+        self._fleet.close()
+
+    def _round(self) -> None:
+        assert self._engine is not None
+        self._fleet.pause()
+        self._engine.send_weights()
+        self._fleet.reset_prefix_cache()
+        self._fleet.resume()
+
+    def _require(self, wanted: State, what: str) -> None:
+        if self.state is not wanted:
+            raise RefitError(
+                f"cannot {what}: the session is {self.state.value}",
+                expected=f"state {wanted.value}",
+                found=f"state {self.state.value}",
+                hint="restart engines and trainer: a failed refit is not repeated on the same engines",
+                poisoned=self._fleet.urls if self.state is State.POISONED else (),
+            )
+
+    def _watched(self, what: str, call: Callable[[], T], limit_s: float) -> T:
+        """`call` in a thread of its own, until it ends, an engine's call fails, or the time is up."""
+        work = in_background(what, call)
+        watched: list[Future[Any]] = [work, self._fleet.failure]
+        wait(watched, timeout=limit_s, return_when=FIRST_COMPLETED)
+        if self._fleet.failure.done():
+            wait([work], timeout=LAST_WORDS_S)
+        if work.done():
+            error = work.exception()
+            if error is None:
+                return work.result()
+            raise self._failed(what, error) from error
+        if self._fleet.failure.done():
+            error = self._fleet.failure.exception()
+            assert error is not None
+            raise self._failed(what, error) from error
+        raise RefitError(
+            f"{what} did not end in time",
+            expected=f"done within {limit_s:g} s",
+            found=f"still in phase {self._fleet.phase!r}; its collective was abandoned",
+            where=", ".join(self._fleet.urls),
+            hint="look for a stopped worker process in the engine's log; --refit-timeout raises the limit",
+        )
+
+    def _failed(self, what: str, error: BaseException) -> RefitError:
+        if isinstance(error, RefitError):
+            return error
+        return RefitError(
+            f"{what} failed in phase {self._fleet.phase!r}: {error}",
+            expected="every engine answers every phase with success",
+            found=f"{type(error).__name__}",
+            where=", ".join(self._fleet.urls),
+            hint="the engine's own log has the cause; restart engines and trainer",
+        )

@@ -1,0 +1,130 @@
+"""What the harness tells the trainer: the configuration file and the plan, read strictly. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from smokestack_payload.errors import ProtocolError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class GrpoSettings:
+    """Hyperparameters; counts are per optimizer step. `clip_low` and `clip_high` bound the ratio around 1."""
+
+    prompts_per_step: int = 8
+    group_size: int = 8
+    max_new_tokens: int = 8
+    temperature: float = 1.0
+    learning_rate: float = 1e-3
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    seed: int = 20260
+
+    def __post_init__(self) -> None:
+        if self.temperature != 1.0:
+            raise ProtocolError(
+                "this temperature cannot be trained on",
+                expected="1.0: the engine reports log-probabilities before temperature, the ratio needs those after it",
+                found=str(self.temperature),
+                where="grpo.temperature",
+            )
+        if self.prompts_per_step < 1 or self.group_size < 2 or self.max_new_tokens < 1:
+            raise ProtocolError(
+                "a GRPO step needs groups to compare",
+                expected="prompts_per_step >= 1, group_size >= 2, max_new_tokens >= 1",
+                found=f"{self.prompts_per_step}, {self.group_size}, {self.max_new_tokens}",
+                where="grpo",
+            )
+
+
+@dataclass(frozen=True)
+class DeadlineSettings:
+    """Seconds granted to one request, the rendezvous, one refit, one optimizer step with its rollouts."""
+
+    request_s: float = 30.0
+    rendezvous_s: float = 60.0
+    refit_s: float = 120.0
+    step_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class TrainerSettings:
+    """The configuration file. Weights come from `warm_weights`, else from `warm_cache`, else from `model_dir`."""
+
+    model_dir: Path
+    warm_weights: Path | None = None
+    warm_cache: Path | None = None
+    device: str = "cpu"
+    steps: int = 4
+    seed: int = 20260
+    bucket_bytes: int = 64 * 1024 * 1024
+    grpo: GrpoSettings = field(default_factory=GrpoSettings)
+    deadlines: DeadlineSettings = field(default_factory=DeadlineSettings)
+    backend: str = "gloo"
+    probe_new_tokens: int = 8
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> TrainerSettings:
+        values = _known(cls, raw, "configuration")
+        values["grpo"] = GrpoSettings(**_known(GrpoSettings, values.get("grpo", {}), "grpo"))
+        values["deadlines"] = DeadlineSettings(**_known(DeadlineSettings, values.get("deadlines", {}), "deadlines"))
+        for name in ("model_dir", "warm_weights", "warm_cache"):
+            values[name] = Path(values[name]) if values.get(name) is not None else None
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class EngineAddress:
+    """One engine: where its admin routes are, how many workers it has, and the group rank of its first one."""
+
+    admin_url: str
+    world_size: int
+    rank_offset: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where the running stack is. `world_size` counts the trainer and all workers of all engines."""
+
+    frontend_url: str
+    served_model_name: str
+    engines: tuple[EngineAddress, ...]
+    world_size: int
+    master_address: str
+    master_port: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Plan:
+        values = _known(cls, {key: value for key, value in raw.items() if key != "command"}, "plan")
+        values["engines"] = tuple(
+            EngineAddress(
+                **{**_known(EngineAddress, engine, "plan.engines"), "admin_url": engine["admin_url"].rstrip("/")}
+            )
+            for engine in values["engines"]
+        )
+        if not values["engines"]:
+            raise ProtocolError("the plan names no engine", expected="at least one", found="[]", where="plan.engines")
+        return cls(**values)
+
+
+def _known(cls: type[Any], raw: Any, where: str) -> dict[str, Any]:
+    """`raw` as keyword arguments for `cls`; every key known, every required key there."""
+    if not isinstance(raw, Mapping):
+        raise ProtocolError(f"{where} is not an object", expected="a JSON object", found=repr(raw)[:200], where=where)
+    allowed = {item.name for item in fields(cls)}
+    required = {item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING}
+    unknown, missing = sorted(set(raw) - allowed), sorted(required - set(raw))
+    if unknown or missing:
+        raise ProtocolError(
+            f"{where} does not have the fields it should",
+            expected=f"required: {sorted(required)}; allowed: {sorted(allowed)}",
+            found=f"missing: {missing}; unknown: {unknown}",
+            where=where,
+        )
+    return dict(raw)
