@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = args.command(args)
     except SmokestackError as error:
-        print(f"smokestack: {error.kind}: {error}", file=sys.stderr)
+        sys.stderr.write(f"smokestack: {error.kind}: {error}\n")
         return error.exit_code
     return status
 
@@ -38,28 +38,18 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_smoke(commands.add_parser("smoke", help="run, prove, judge and clean up", epilog=EPILOG, **_STYLE))
-    _add_up(commands.add_parser("up", help="start the stack and leave it running", epilog=EPILOG, **_STYLE))
-    for name, function, text in (
-        ("status", keep.status, "show the stacks that are up: processes, addresses, logs"),
-        ("down", keep.down, "take a stack down that `up` or `--keep-up` left running"),
-    ):
-        command = commands.add_parser(name, help=text, **_STYLE)
-        command.set_defaults(command=function)
-        _add_run_dir(command)
-        command.add_argument("--json", action="store_true", help="one JSON document on stdout")
-        if name == "down":
-            command.add_argument("--all-runs", action="store_true", help="every stack of this project that is still up")
-    logs = commands.add_parser("logs", help="print the logs of the newest run", **_STYLE)
-    logs.set_defaults(command=keep.logs)
-    logs.add_argument("service", nargs="?", help="one service, for example engine-0; default: all")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on printing what is appended")
-    logs.add_argument("-n", "--lines", type=_positive_int, default=40, help="how many last lines (default: 40)")
-    _add_run_dir(logs)
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name, help=text, description=text, epilog=EPILOG, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        )
+
+    _add_smoke(add("smoke", "run, prove, judge and clean up"))
+    _add_up(add("up", "start the stack and leave it running"))
+    _add_status(add("status", "show the stacks that are up: processes, addresses, logs"))
+    _add_down(add("down", "take down what `up` or `--keep-up` left running"))
+    _add_logs(add("logs", "print the logs of the newest run"))
     return parser
-
-
-_STYLE = {"formatter_class": argparse.ArgumentDefaultsHelpFormatter}
 
 
 def _add_smoke(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +73,26 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
     _add_stack_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="addresses and pids as one JSON document on stdout")
+
+
+def _add_status(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=keep.status)
+    _add_run_dir(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _add_down(parser: argparse.ArgumentParser) -> None:
+    _add_status(parser)
+    parser.set_defaults(command=keep.down)
+    parser.add_argument("--all-runs", action="store_true", help="every stack of this project that is still up")
+
+
+def _add_logs(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=keep.logs)
+    parser.add_argument("service", nargs="?", help="one service, for example engine-0; all of them without it")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on printing what is appended")
+    parser.add_argument("-n", "--lines", type=_positive_int, default=40, help="how many last lines of each")
+    _add_run_dir(parser)
 
 
 def _add_stack_options(parser: argparse.ArgumentParser) -> None:

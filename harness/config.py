@@ -73,6 +73,7 @@ class RunConfig(BaseModel):
     tmp_dir: Path = Field(description="short scratch folder of this run (Unix socket names are limited to 107 bytes)")
     bucket_bytes: int = 64 * 1024 * 1024
     max_model_len: int = 512
+    probe_new_tokens: int = 8
     keep_up: bool = False
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()

@@ -15,6 +15,10 @@ from harness.errors import UsageError
 ModelKind = Literal["tiny", "smollm2", "folder"]
 NAMED: tuple[ModelKind, ...] = ("tiny", "smollm2")
 
+_TRAINING_DEFAULTS: dict[ModelKind, dict[str, float | int]] = {
+    "smollm2": {"learning_rate": 1e-5, "prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12},
+    "folder": {"learning_rate": 1e-5, "prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12},
+}
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
@@ -26,6 +30,11 @@ class ModelChoice:
     kind: ModelKind
     served_name: str
     folder: Path | None = None
+
+    @property
+    def training_defaults(self) -> dict[str, float | int]:
+        """Hyperparameters that fit this model better than the general defaults."""
+        return dict(_TRAINING_DEFAULTS.get(self.kind, {}))
 
     @property
     def starts_untrained(self) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.clock import Clock, Deadline
+from harness.environ import tool_environment
 from harness.errors import DoctorError, InstallError, SmokestackError, UsageError
 from harness.models import ModelChoice
 from harness.tool import ToolResult, run_tool
@@ -31,6 +32,8 @@ class Provisioner:
     clock: Clock
     deadline: Deadline
     progress: Callable[[str], None]
+    run_id: str
+    urgent: Callable[[], bool]
 
     def install(self) -> dict[str, Any]:
         """Build and install the stack, or find that nothing changed. Returns the build plane's answer."""
@@ -40,26 +43,34 @@ class Provisioner:
         """What `install` would do, and the manifest it would lead to; changes nothing."""
         return self._scripts("install", "--dry-run")
 
-    def model(self, choice: ModelChoice, environment: Path, env: dict[str, str]) -> ModelFolder:
-        """The folder that the engine serves, made once and kept under the recipe's hash."""
+    def model(
+        self, choice: ModelChoice, environment: Path, env: Mapping[str, str], *, warm: bool = False
+    ) -> ModelFolder:
+        """The folder that the engine serves, made once. `warm` makes the tiny model's warmed-up folder as well."""
         if choice.folder is not None:
-            return ModelFolder(serve=choice.folder, warm_cache=None)
-        argv = model_command(choice, environment, self.root)
+            return ModelFolder(serve=choice.folder)
+        python = str(environment / "bin" / "python")
+        models = self.root / ".cache" / "models"
+        make = [python, "-m", "smokestack_payload.model", "make", "--kind", choice.kind]
         if choice.kind == "smollm2":
-            argv += ["--gguf", self._scripts("fetch-model", "smollm2")["gguf"]]
-        made = _answer(self._tool(argv, f"model-{choice.kind}", env), self.logs / f"model-{choice.kind}.log")
-        folder = Path(made["dir"])
-        if choice.kind == "tiny":
-            return ModelFolder(serve=folder / "base", warm_cache=folder / "warm")
-        return ModelFolder(serve=folder, warm_cache=None)
+            gguf = self._scripts("fetch-model", "smollm2")["gguf"]
+            made = self._payload([*make, "--gguf", gguf, "--out", str(models / "smollm2")], "model-smollm2", env)
+            return ModelFolder(serve=Path(made["dir"]))
+        recipe = self._payload([python, "-m", "smokestack_payload.recipe"], "model-recipe", env)
+        out = models / f"tiny-{recipe['tiny']}"
+        more = ["--warm"] if warm else []
+        made = self._payload([*make, "--out", str(out), *more], "model-tiny", env)
+        return ModelFolder(serve=Path(made["dir"]), warm_cache=out / "warm")
+
+    def _payload(self, argv: list[str], name: str, env: Mapping[str, str]) -> dict[str, Any]:
+        return _answer(self._tool(argv, name, env), self.logs / f"{name}.log")
 
     def _scripts(self, *command: str) -> dict[str, Any]:
-        argv = scripts_command(self.stack, *command)
-        log = self.logs / f"{command[0]}.log"
-        result = self._tool(argv, command[0], dict(os.environ))
-        return _answer(result, log)
+        argv = [sys.executable, "-m", "scripts", *command, "--stack", self.stack, "--json"]
+        name = command[0]
+        return _answer(self._tool(argv, name, tool_environment(os.environ)), self.logs / f"{name}.log")
 
-    def _tool(self, argv: list[str], name: str, env: dict[str, str]) -> ToolResult:
+    def _tool(self, argv: list[str], name: str, env: Mapping[str, str]) -> ToolResult:
         return run_tool(
             argv,
             env=env,
@@ -68,27 +79,17 @@ class Provisioner:
             deadline=self.deadline,
             clock=self.clock,
             on_line=self.progress,
+            run_id=self.run_id,
+            urgent=self.urgent,
         )
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """`serve` is what the engine loads; `warm_cache` is where the trainer keeps its warmed-up weights, if it warms up."""
+    """`serve` is what the engine loads first; `warm_cache` is where the trainer keeps its warmed-up weights, if any."""
 
     serve: Path
-    warm_cache: Path | None
-
-
-def scripts_command(stack: str, *command: str) -> list[str]:
-    """argv of the build plane for `stack`."""
-    return [sys.executable, "-m", "scripts", *command, "--stack", stack, "--json"]
-
-
-def model_command(choice: ModelChoice, environment: Path, root: Path) -> list[str]:
-    """argv that makes a named model's folder with the stack's own Python."""
-    python = str(environment / "bin" / "python")
-    out = str(root / ".cache" / "models")
-    return [python, "-m", "smokestack_payload.model", "make", "--kind", choice.kind, "--out", out]
+    warm_cache: Path | None = None
 
 
 def _answer(result: ToolResult, log: Path) -> dict[str, Any]:
@@ -102,9 +103,9 @@ def _answer(result: ToolResult, log: Path) -> dict[str, Any]:
     error = parsed.get("error", {}) if isinstance(parsed, dict) else {}
     kind = _ERRORS.get(result.returncode, InstallError)
     raise kind(
-        str(error.get("what") or f"{result.argv[2]} {result.argv[3]} failed"),
+        str(error.get("what") or f"{' '.join(result.argv[1:4])} failed"),
         expected=error.get("expected") or "exit status 0 and one JSON document on stdout",
-        found=error.get("found") or f"exit status {result.returncode}",
+        found=error.get("found") or result.describe(),
         where=error.get("where"),
         hint=error.get("hint"),
         log=Path(error["log"]) if error.get("log") else log,

@@ -14,7 +14,7 @@ from harness.probes import Fatal, HttpProbe, JsonProbe, Outcome, Pending, Ready,
 from harness.services.context import ServiceContext, engine_name, grpc_port
 from harness.services.spec import ServiceSpec
 
-PLUGIN = "smokestack_payload"
+PLUGIN = "smokestack"
 """Our entry point in vLLM's group `vllm.general_plugins`."""
 
 CPU_KV_CACHE_GIB = 1

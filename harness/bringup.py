@@ -1,0 +1,102 @@
+"""From an open session to a ready stack: install, check the pins, make the model's folder, start, find the engines.
+
+Shared by `smoke`, which goes on to train, and `up`, which leaves the stack running.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from harness.clock import Deadline
+from harness.environ import service_environment
+from harness.errors import NotReadyError
+from harness.events import Phase, PhaseName
+from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
+from harness.observer import Observer
+from harness.provision import ModelFolder, Provisioner
+from harness.services.context import FRONTEND_PORT, ServiceContext
+from harness.session import Session
+from harness.stack import Stack
+
+
+@contextmanager
+def phase(session: Session, name: PhaseName) -> Iterator[None]:
+    """Time a phase; recorded only when it ends well."""
+    began = session.clock.monotonic()
+    yield
+    session.emit(Phase(phase=name, seconds=session.clock.monotonic() - began))
+
+
+def install(session: Session) -> Manifest:
+    """The stack, installed as its manifest says; the evidence of what is really there is recorded."""
+    config = session.config
+    provisioner(session, session.note).install()
+    manifest = load_manifest(config.project_root, config.stack)
+    require_installed(config.project_root, manifest, config.environment)
+    session.emit(installed_pins(manifest, config.environment))
+    return manifest
+
+
+def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> ModelFolder:
+    """The folder that the engine serves. `warm` asks for the warmed-up weights of the tiny model."""
+    config = session.config
+    environment = service_environment(
+        os.environ,
+        platform=config.platform,
+        environment=config.environment,
+        tmp_dir=config.tmp_dir,
+        cache_dir=config.project_root / ".cache" / "models",
+    )
+    maker = provisioner(session, lambda _line: None)
+    made = maker.model(session.request.model, config.environment, environment, warm=warm)
+    serve = made.warm_cache if warm and made.warm_cache is not None else made.serve
+    session.use(model_dir=serve, platform=manifest.platform)
+    return made
+
+
+def new_stack(session: Session, manifest: Manifest) -> Stack:
+    context = ServiceContext(session.config, manifest, os.environ)
+    return Stack(context, clock=session.clock, emit=session.emit)
+
+
+def observer_of(session: Session, stack: Stack) -> Observer:
+    """Asks the stack independently of the trainer."""
+    return Observer(
+        topology=stack.topology,
+        frontend_url=stack.context.url(FRONTEND_PORT),
+        model=session.config.served_model_name,
+        clock=session.clock,
+        new_tokens=session.config.probe_new_tokens,
+        request_s=session.config.deadlines.request_s,
+    )
+
+
+def first_generation(session: Session, observer: Observer) -> None:
+    """The last part of being ready: one real answer through the frontend. Raises NotReadyError without one."""
+    answer = observer.generate("before")
+    session.emit(answer)
+    if answer.status != 200 or answer.completion_tokens < 1:
+        raise NotReadyError(
+            "the stack looks ready but does not generate",
+            expected="a chat completion through the frontend",
+            found=f"HTTP {answer.status}: {answer.text}" if answer.status else f"no answer: {answer.text}",
+            where=observer.frontend_url,
+            log=session.run_dir.log("frontend"),
+        )
+
+
+def provisioner(session: Session, progress: Callable[[str], None]) -> Provisioner:
+    """Runs the one-shot commands of this session, interruptible like everything else."""
+    deadline = Deadline.after(session.clock, session.config.deadlines.install_s)
+    return Provisioner(
+        root=session.config.project_root,
+        stack=session.config.stack,
+        logs=session.run_dir.logs,
+        clock=session.clock,
+        deadline=deadline,
+        progress=progress,
+        run_id=session.config.run_id,
+        urgent=session.signals.urgent.is_set,
+    )

@@ -1,0 +1,100 @@
+"""What the caller asked for, checked as a whole before anything is created or started."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig
+from harness.errors import UsageError
+from harness.models import ModelChoice, choose
+from harness.ports import PORT_NAMES
+
+PROJECT_ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One command line, resolved. `ports` are fixed ones by name; `learning_rate` None means the model's own."""
+
+    stack: str
+    model: ModelChoice
+    root: Path = PROJECT_ROOT
+    steps: int = DEFAULT_STEPS
+    run_dir: Path | None = None
+    keep_up: bool = False
+    dry_run: bool = False
+    json: bool = False
+    quiet: bool = False
+    refit: str = "native"
+    ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    grpo: GrpoConfig = field(default_factory=GrpoConfig)
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace) -> Request:
+        """From the parsed options of `smoke` or `up`; options that `up` lacks keep their defaults."""
+        options = vars(args)
+        model = choose(args.model, PROJECT_ROOT)
+        deadlines = Deadlines().model_copy(
+            update={
+                "engine_s": args.ready_timeout,
+                "step_s": options.get("step_timeout", Deadlines().step_s),
+                "refit_s": options.get("refit_timeout", Deadlines().refit_s),
+            }
+        )
+        return cls(
+            stack=_known_stack(args.stack, PROJECT_ROOT),
+            model=model,
+            steps=options.get("steps", DEFAULT_STEPS),
+            run_dir=options.get("run_dir"),
+            keep_up=options.get("keep_up", False),
+            dry_run=args.dry_run,
+            json=args.json,
+            quiet=args.quiet,
+            refit=options.get("refit", "native"),
+            ports=_named_ports(args.port),
+            deadlines=deadlines,
+            grpo=GrpoConfig().model_copy(update=_training_options(options, model)),
+        )
+
+
+def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict[str, object]:
+    chosen: dict[str, object] = dict(model.training_defaults)
+    for option in ("seed", "learning_rate"):
+        if option in options:
+            chosen[option] = options[option]
+    return chosen
+
+
+def _known_stack(name: str, root: Path) -> str:
+    known = sorted(path.parent.name for path in (root / "stacks").glob("*/stack.toml"))
+    if name not in known:
+        raise UsageError(
+            f"--stack {name}: no such stack",
+            expected=", ".join(known),
+            found=repr(name),
+            hint="a stack is a folder stacks/NAME with a stack.toml",
+        )
+    return name
+
+
+def _named_ports(pairs: list[tuple[str, int]]) -> Mapping[str, int]:
+    ports: dict[str, int] = {}
+    for name, number in pairs:
+        if name not in PORT_NAMES:
+            raise UsageError(f"--port {name}: no such port", expected=", ".join(PORT_NAMES), found=repr(name))
+        if name in ports:
+            raise UsageError(
+                f"--port {name} is given twice", expected="one port a name", found=f"{ports[name]}, {number}"
+            )
+        taken = [other for other, value in ports.items() if value == number]
+        if taken:
+            raise UsageError(
+                f"port {number} is given to two services", expected="distinct ports", found=f"{taken[0]}, {name}"
+            )
+        ports[name] = number
+    return MappingProxyType(ports)

@@ -1,0 +1,130 @@
+"""What a command holds while it works: run folder, scratch folder, ports, clock, timeline and the view of it.
+
+Everything here is released on exit, except what a standing stack still needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.clock import Clock, InterruptibleClock
+from harness.config import RunConfig
+from harness.errors import SmokestackError
+from harness.events import BaseEvent, Failure
+from harness.ports import PORT_NAMES, PortRoom
+from harness.report.console import Console
+from harness.request import Request
+from harness.rundir import EVENTS_FILE, EventLog, RunDir
+from harness.scratch import Scratch, make_scratch
+from harness.signals import InterruptSignals, die_with_parent
+
+CONFIG_FILE = "config.json"
+PLATFORMS: dict[str, Literal["cpu", "cuda"]] = {"cpu": "cpu"}
+
+
+class InternalError(SmokestackError):
+    """A fault of this program. Recorded like any other end of a run, so that the stack is still taken down."""
+
+    kind = "internal"
+
+
+@dataclass
+class Session:
+    """The open resources of one command. `config` is rewritten once the model's folder is known."""
+
+    request: Request
+    config: RunConfig
+    run_dir: RunDir
+    scratch: Scratch
+    events: EventLog
+    console: Console
+    clock: Clock
+    signals: InterruptSignals
+
+    def emit(self, event: BaseEvent) -> None:
+        """Record an event of ours and show it."""
+        self.console.on_event(self.events.record(event.model_dump(exclude={"t", "source"}), source=event.source))
+
+    def emit_from_trainer(self, event: dict[str, Any]) -> None:
+        """Record an event as the trainer told it."""
+        self.console.on_event(self.events.record(event, source="trainer"))
+
+    def note(self, text: str) -> None:
+        self.console.on_event(self.events.emit("note", text=text))
+
+    def use(self, **changes: Any) -> RunConfig:
+        """Change the resolved configuration, and the file that tells it."""
+        self.config = self.config.model_copy(update=changes)
+        self.run_dir.write_json(CONFIG_FILE, self.config.model_dump(mode="json"))
+        return self.config
+
+    def record_failure(self, error: BaseException) -> SmokestackError:
+        """Put down why the run ends early. What is not ours is a fault of this program, with its traceback."""
+        if not isinstance(error, SmokestackError):
+            text = "".join(traceback.format_exception(error))
+            self.run_dir.write_text("internal-error.txt", text)
+            error = InternalError(
+                f"internal error: {type(error).__name__}: {error}",
+                hint="please report it, with internal-error.txt of the run folder",
+                log=self.run_dir.path / "internal-error.txt",
+            )
+        self.emit(Failure.of(error))
+        return error
+
+
+@contextmanager
+def opened(request: Request) -> Iterator[Session]:
+    """Open everything that a run needs before its first event; errors here leave no run folder behind half-made."""
+    with ExitStack() as stack:
+        signals = stack.enter_context(InterruptSignals())
+        die_with_parent(os.environ)
+        clock = InterruptibleClock(signals.interrupt)
+        room = PortRoom()
+        # Fixed ports first: a port that somebody holds must be found before anything is created.
+        leases = {name: stack.enter_context(room.fixed(name, port)) for name, port in request.ports.items()}
+        leases |= {name: stack.enter_context(room.free()) for name in PORT_NAMES if name not in leases}
+        scratch = make_scratch(os.environ)
+        stack.callback(_remove_unless_standing, scratch)
+        run_dir = RunDir.create(request.root / "runs", at=request.run_dir)
+        events = stack.enter_context(EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic))
+        config = _resolve(request, run_dir, scratch.path, {name: leases[name].port for name in PORT_NAMES})
+        console = stack.enter_context(Console(sys.stderr, quiet=request.quiet))
+        session = Session(request, config, run_dir, scratch, events, console, clock, signals)
+        session.use()
+        yield session
+
+
+def _remove_unless_standing(scratch: Scratch) -> None:
+    """The scratch folder of a run that is over; a standing stack keeps its own until `down`."""
+    if not (scratch.path / STANDING_MARK).exists():
+        scratch.remove()
+
+
+STANDING_MARK = "standing"
+"""File in the scratch folder of a stack that was left running."""
+
+
+def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, int]) -> RunConfig:
+    return RunConfig(
+        run_id=run_dir.run_id,
+        run_dir=run_dir.path,
+        project_root=request.root,
+        stack=request.stack,
+        platform=PLATFORMS[request.stack],
+        environment=request.root / f".venv-{request.stack}",
+        model=str(request.model.folder or request.model.kind),
+        served_model_name=request.model.served_name,
+        steps=request.steps,
+        ports=ports,
+        tmp_dir=tmp_dir,
+        keep_up=request.keep_up,
+        deadlines=request.deadlines,
+        grpo=request.grpo,
+    )

@@ -1,0 +1,15 @@
+"""One real run is shared by every test that only reads its evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smoke.runner import Outcome, harness
+
+
+@pytest.fixture(scope="session")
+def default_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """A default run (four steps) with its verdict on stdout."""
+    return harness("smoke", "--json", run_dir=tmp_path_factory.mktemp("default") / "run")
