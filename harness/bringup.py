@@ -44,7 +44,7 @@ def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> M
     config = session.config
     environment = service_environment(
         os.environ,
-        platform=config.platform,
+        platform=manifest.platform,
         environment=config.environment,
         tmp_dir=config.tmp_dir,
         cache_dir=config.project_root / ".cache" / "models",

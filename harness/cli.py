@@ -136,5 +136,3 @@ def _port(text: str) -> tuple[str, int]:
     if not separator or not number.isdecimal() or not 1 <= int(number) <= 65535:
         raise argparse.ArgumentTypeError(f"expected NAME=PORT with a port from 1 to 65535, found {text!r}")
     return name, int(number)
-
-

@@ -58,7 +58,7 @@ class RunConfig(BaseModel):
     run_dir: Path
     project_root: Path
     stack: str
-    platform: Literal["cpu", "cuda"]
+    platform: Literal["cpu", "cuda"] | None = Field(default=None, description="the manifest's, once it is read")
     environment: Path = Field(description="the stack's isolated environment, e.g. .venv-cpu")
     model: str = Field(description="tiny, smollm2, or a local folder")
     model_dir: Path | None = Field(default=None, description="folder that the engine serves, once it is made")

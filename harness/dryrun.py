@@ -1,10 +1,123 @@
-"""`--dry-run`: every command of a run with its environment, and nothing started, built or written."""
+"""`--dry-run`: every command of a run with its environment, and nothing started, built or written.
+
+The manifest comes from the build plane's own dry run, so that it works in a fresh clone. What only a run decides is shown
+as a placeholder in angle brackets; ports are free ones of this moment, or those that were asked for.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.clock import Deadline, InterruptibleClock
+from harness.config import RunConfig
+from harness.ending import never
+from harness.manifest import Manifest
+from harness.ports import PORT_NAMES, PortRoom
+from harness.provision import Provisioner
 from harness.request import Request
+from harness.services import engine, etcd, frontend, sidecar, trainer
+from harness.services.context import ServiceContext
+
+RUN, SCRATCH, RECIPE = "<run>", "<scratch>", "<recipe>"
 
 
-def show(request: Request) -> None:
-    """Print it to standard output."""
-    raise NotImplementedError(request)
+@dataclass(frozen=True)
+class Command:
+    """One process: argv, its complete environment, its working directory."""
+
+    service: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+
+def show(request: Request, *, train: bool) -> None:
+    """Print it to standard output; with `--json` as one document. `train` includes the trainer."""
+    answer = _preview(request)
+    commands = _commands(request, Manifest.model_validate(answer["manifest"]), train=train)
+    if request.json:
+        document = {"build": answer["would"], "commands": [vars(command) for command in commands]}
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    else:
+        sys.stdout.write(_as_shell(answer["would"], commands))
+
+
+def _preview(request: Request) -> dict[str, Any]:
+    """The build plane's account of what `install` would do, and the manifest that it would lead to."""
+    clock = InterruptibleClock()
+    with tempfile.TemporaryDirectory(prefix="smokestack-") as folder:
+        provisioner = Provisioner(
+            root=request.root,
+            stack=request.stack,
+            logs=Path(folder),
+            clock=clock,
+            deadline=Deadline.after(clock, request.deadlines.install_s),
+            progress=lambda _line: None,
+            run_id="dry-run",
+            urgent=never,
+        )
+        return provisioner.preview()
+
+
+def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Command]:
+    config = _config(request, manifest)
+    context = ServiceContext(config, manifest, os.environ)
+    specs = [etcd.spec(context), engine.spec(context, 0), frontend.spec(context), sidecar.spec(context, 0)]
+    if train:
+        file = config.run_dir / "trainer.json"
+        specs.insert(0, trainer.spec(context, config_file=file, events_fd=3, commands_fd=4))
+    return [Command(spec.name, spec.argv, spec.env, str(spec.cwd)) for spec in specs]
+
+
+def _config(request: Request, manifest: Manifest) -> RunConfig:
+    choice = request.model
+    made = request.root / ".cache" / "models" / ("smollm2" if choice.kind == "smollm2" else f"tiny-{RECIPE}/base")
+    return RunConfig(
+        run_id=RUN,
+        run_dir=request.run_dir or request.root / "runs" / RUN,
+        project_root=request.root,
+        stack=request.stack,
+        platform=manifest.platform,
+        environment=request.root / manifest.environment,
+        model=str(choice.folder or choice.kind),
+        model_dir=choice.folder or made,
+        served_model_name=choice.served_name,
+        steps=request.steps,
+        ports=_ports(request),
+        tmp_dir=Path("/tmp") / SCRATCH,
+        grpo=request.grpo,
+        deadlines=request.deadlines,
+    )
+
+
+def _ports(request: Request) -> dict[str, int]:
+    """Leased together, so that they are distinct, and given back at once. Raises UsageError for a taken fixed port."""
+    room = PortRoom()
+    with ExitStack() as leases:
+        chosen = {name: leases.enter_context(room.fixed(name, port)).port for name, port in request.ports.items()}
+        chosen |= {name: leases.enter_context(room.free()).port for name in PORT_NAMES if name not in chosen}
+    return {name: chosen[name] for name in PORT_NAMES}
+
+
+def _as_shell(build: list[str], commands: list[Command]) -> str:
+    """As a shell would run it: what all share first, then each command with what it adds."""
+    shared = dict(set.intersection(*(set(command.env.items()) for command in commands)))
+    lines = [f"# would {step}" for step in build] or ["# build and install: nothing to do"]
+    lines += ["", "# the environment of every process (nothing else is inherited)"]
+    lines += [f"{name}={shlex.quote(value)}" for name, value in sorted(shared.items())]
+    for command in commands:
+        lines += ["", f"# {command.service}, in {command.cwd}"]
+        lines += [
+            f"{name}={shlex.quote(value)} \\" for name, value in sorted(command.env.items()) if name not in shared
+        ]
+        lines.append(shlex.join(command.argv))
+    return "\n".join(lines) + "\n"

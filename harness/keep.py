@@ -24,7 +24,7 @@ FOLLOW_INTERVAL_S = 0.2
 def up(request: Request) -> int:
     """Start the stack with the warmed-up model and leave it running; nothing is left if that fails."""
     if request.dry_run:
-        dryrun.show(request)
+        dryrun.show(request, train=False)
         return 0
     with opened(request) as session:
         session.console.on_event(session.events.emit("run.started", config=session.config.model_dump(mode="json")))

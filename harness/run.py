@@ -30,7 +30,7 @@ from harness.training import Follower, Plan, TrainerChannel
 def smoke(request: Request) -> int:
     """Run it. Returns the exit status of the outcome contract."""
     if request.dry_run:
-        dryrun.show(request)
+        dryrun.show(request, train=True)
         return 0
     with opened(request) as session:
         outcome = SmokeRun(session).execute()
@@ -82,7 +82,7 @@ class SmokeRun:
         settings: dict[str, Any] = {
             "model_dir": model.serve,
             "warm_cache": model.warm_cache,
-            "device": config.platform,
+            "device": manifest.platform,
             "steps": config.steps,
             "seed": config.grpo.seed,
             "bucket_bytes": config.bucket_bytes,
@@ -168,4 +168,3 @@ class SmokeRun:
         session.run_dir.write_text("junit.xml", junit.render(outcome).decode())
         session.run_dir.write_json("verdict.json", outcome.verdict.document())
         return outcome
-

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness.clock import Clock, InterruptibleClock
 from harness.config import RunConfig
@@ -26,7 +26,6 @@ from harness.scratch import Scratch, make_scratch
 from harness.signals import InterruptSignals, die_with_parent
 
 CONFIG_FILE = "config.json"
-PLATFORMS: dict[str, Literal["cpu", "cuda"]] = {"cpu": "cpu"}
 
 
 class InternalError(SmokestackError):
@@ -117,7 +116,6 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         run_dir=run_dir.path,
         project_root=request.root,
         stack=request.stack,
-        platform=PLATFORMS[request.stack],
         environment=request.root / f".venv-{request.stack}",
         model=str(request.model.folder or request.model.kind),
         served_model_name=request.model.served_name,

@@ -28,7 +28,7 @@ from harness.ports import Listener, intruder
 from harness.probes import HttpProbe
 from harness.process import Process
 from harness.services import engine, etcd, frontend, sidecar
-from harness.services.context import ETCD, FRONTEND, FRONTEND_PORT, ServiceContext, engine_name, sidecar_name
+from harness.services.context import ETCD, FRONTEND, FRONTEND_PORT, TRAINER, ServiceContext, engine_name, sidecar_name
 from harness.services.spec import ServiceSpec
 from harness.standing import StandingService, StandingStack
 from harness.teardown import Leftovers, look_around, stop_in_phases
@@ -36,6 +36,7 @@ from harness.topology import Expectation, Topology, topology_event
 from harness.vitals import TICKS_PER_S, Vitals
 
 SNAPSHOT_INTERVAL_S = 0.1
+LAST_WORDS_S = 1.0
 
 
 class Stack:
@@ -50,6 +51,7 @@ class Stack:
         self._vitals: dict[str, Vitals] = {}
         self._may_end: set[str] = set()
         self._exits_told: set[str] = set()
+        self._seen_ended: dict[str, float] = {}
         self._topology: Topology | None = None
 
     @property
@@ -104,11 +106,20 @@ class Stack:
             if returncode is None:
                 process.snapshot()
                 continue
-            self._tell_exit(name, returncode, expected=name in self._may_end)
-            if name not in self._may_end or returncode != 0:
+            if name in self._may_end and returncode == 0:
+                self._tell_exit(name, returncode, expected=True)
+            elif self._has_had_its_say(name):
+                self._tell_exit(name, returncode, expected=False)
                 process.check_alive()
         for vitals in self._vitals.values():
             vitals.check()
+
+    def _has_had_its_say(self, name: str) -> bool:
+        """Whether an end may be reported. The trainer's last event says more than its exit status: let it be read."""
+        if name != TRAINER:
+            return True
+        seen = self._seen_ended.setdefault(name, self._clock.monotonic())
+        return self._clock.monotonic() - seen >= LAST_WORDS_S
 
     def require_same_topology(self) -> None:
         """Ask discovery again; raises DiscoveryError unless it still gives the pinned topology."""

@@ -47,7 +47,12 @@ class Command:
     """A harness command in the background, in a session of its own."""
 
     def __init__(
-        self, *argv: str, run_dir: Path, env: Mapping[str, str] | None = None, root: Path = ROOT, python: str = sys.executable
+        self,
+        *argv: str,
+        run_dir: Path,
+        env: Mapping[str, str] | None = None,
+        root: Path = ROOT,
+        python: str = sys.executable,
     ) -> None:
         self.run_dir = run_dir
         self.started = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 
@@ -82,6 +82,8 @@ def test_the_evidence_is_complete(default_run: Outcome) -> None:
 
 def test_warm_total_stays_near_the_engines_own_start(default_run: Outcome) -> None:
     """The aim is 1.5 times; the bound leaves room for a noisy machine."""
-    ready = next(e["seconds"] for e in default_run.events if e["kind"] == "service.ready" and e["service"] == "engine-0")
+    ready = next(
+        e["seconds"] for e in default_run.events if e["kind"] == "service.ready" and e["service"] == "engine-0"
+    )
     phases = default_run.verdict["phases"]
     assert phases["total"] - phases["install"] < 2.5 * ready, (phases, ready)

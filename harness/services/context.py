@@ -72,7 +72,7 @@ class ServiceContext:
         """A service's complete environment; `own` has the last word."""
         return service_environment(
             self.caller,
-            platform=self.config.platform,
+            platform=self.manifest.platform,
             environment=self.config.environment,
             tmp_dir=self.config.tmp_dir,
             cache_dir=self.cache_dir,

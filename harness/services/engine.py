@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from harness.config import RunConfig
 from harness.probes import Fatal, HttpProbe, JsonProbe, Outcome, Pending, Ready, TcpProbe
 from harness.services.context import ServiceContext, engine_name, grpc_port
 from harness.services.spec import ServiceSpec
@@ -29,7 +28,7 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
     return ServiceSpec(
         name=name,
         argv=(*_rust_front_end(context, index, config.model_dir), "--", *_python_engine(context)),
-        env=context.environment(_own_environment(config)),
+        env=context.environment(_own_environment(context)),
         cwd=config.tmp_dir,
         log=context.log(name),
         probes=_probes(context, index),
@@ -58,7 +57,7 @@ def _rust_front_end(context: ServiceContext, index: int, model_dir: Path) -> tup
 def _python_engine(context: ServiceContext) -> tuple[str, ...]:
     config = context.config
     arguments = [
-        *("--dtype", "float32" if config.platform == "cpu" else "bfloat16"),
+        *("--dtype", "float32" if context.manifest.platform == "cpu" else "bfloat16"),
         *("--max-model-len", str(config.max_model_len)),
         "--enforce-eager",
         *("--weight-transfer-config", json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))),
@@ -68,7 +67,8 @@ def _python_engine(context: ServiceContext) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def _own_environment(config: RunConfig) -> dict[str, str]:
+def _own_environment(context: ServiceContext) -> dict[str, str]:
+    config, on_cpu = context.config, context.manifest.platform == "cpu"
     own = {
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_HOST_IP": config.host,
@@ -77,9 +77,9 @@ def _own_environment(config: RunConfig) -> dict[str, str]:
         "TORCHDYNAMO_DISABLE": "1",
         "NO_COLOR": "1",
     }
-    if config.platform == "cpu":
+    if on_cpu:
         own["VLLM_CPU_KVCACHE_SPACE"] = str(CPU_KV_CACHE_GIB)
-    if config.platform == "cpu" and config.engines * config.tensor_parallel > 1:
+    if on_cpu and config.engines * config.tensor_parallel > 1:
         # Ranks that each bind themselves to all cores stand in each other's way.
         own |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     return own
