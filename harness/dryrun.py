@@ -1,7 +1,7 @@
 """`--dry-run`: every command of a run with its environment, and nothing started, built or written.
 
-The manifest comes from the build plane's own dry run, so that it works in a fresh clone. What only a run decides is shown
-as a placeholder in angle brackets; ports are free ones of this moment, or those that were asked for.
+The manifest comes from the build plane's own dry run, so that it works in a fresh clone. What only a run decides is
+shown as a placeholder in angle brackets; ports are free ones of this moment, or those that were asked for.
 """
 
 from __future__ import annotations

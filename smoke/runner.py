@@ -57,7 +57,7 @@ class Command:
         self.run_dir = run_dir
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            [python, "-m", "harness", *argv, "--run-dir", str(run_dir)],
+            [sys.executable, "-m", "harness", *argv, "--run-dir", str(run_dir)],
             cwd=root,
             env={**os.environ, "NO_COLOR": "1", **(env or {})},
             stdin=subprocess.DEVNULL,

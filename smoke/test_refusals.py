@@ -1,0 +1,81 @@
+"""What is wrong is said before anything starts: options, model folders, ports, places."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from smoke.runner import ROOT, harness
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--steps", "0"), "--steps"),
+        (("--steps", "many"), "--steps"),
+        (("--no-such-option",), "--no-such-option"),
+        (("--stack", "nowhere"), "no such stack"),
+        (("--model", "nothing"), "no such model"),
+        (("--port", "frontend=70000"), "1 to 65535"),
+        (("--port", "nobody=20000"), "no such port"),
+    ],
+)
+def test_a_usage_error_has_status_2_and_makes_no_run(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    refused = harness("smoke", *options, run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    assert said in refused.stderr
+    assert refused.stdout == ""
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="session")
+def tiny_folder() -> Path:
+    """A complete model folder, made by an earlier run."""
+    return next((ROOT / ".cache" / "models").glob("tiny-*/base"))
+
+
+@pytest.mark.parametrize("missing", ["tokenizer.json", "chat_template.jinja", "generation_config.json"])
+def test_an_incomplete_model_folder_is_refused_by_name(missing: str, tiny_folder: Path, tmp_path: Path) -> None:
+    """F16."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    (folder / missing).unlink()
+    refused = harness("smoke", "--model", str(folder), run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    assert missing.split(".", maxsplit=1)[0].replace("_", " ") in refused.stderr.replace("_", " ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_taken_port_names_its_holder(tmp_path: Path) -> None:
+    """F17, for a port that was asked for."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        refused = harness("smoke", "--port", f"engine-0={port}", run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    assert f"port {port} for engine-0 is taken" in refused.stderr
+    assert "pytest" in refused.stderr
+
+
+def test_a_used_run_folder_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("precious")
+    refused = harness("smoke", run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    assert (tmp_path / "run" / "mine").read_text() == "precious"
+
+
+def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None:
+    before = subprocess.check_output(["git", "status", "--porcelain", "--ignored"], cwd=ROOT)
+    dry = harness("smoke", "--dry-run", "--json", run_dir=tmp_path / "run")
+    assert dry.returncode == 0, dry.explain()
+    commands = {command["service"]: command for command in json.loads(dry.stdout)["commands"]}
+    assert list(commands) == ["trainer", "etcd", "engine-0", "frontend", "sidecar-0"]
+    assert "--" in commands["engine-0"]["argv"]
+    assert commands["engine-0"]["env"]["VLLM_SERVER_DEV_MODE"] == "1"
+    assert subprocess.check_output(["git", "status", "--porcelain", "--ignored"], cwd=ROOT) == before
+    assert not (tmp_path / "run").exists()
