@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
 from scripts import commands, wheels
@@ -14,7 +16,7 @@ from scripts.dialects import DIALECTS, Program, unknown_flags
 from scripts.digests import file_sha256
 from scripts.environment import Environment
 from scripts.errors import InstallError
-from scripts.manifest import Artifact, Manifest
+from scripts.manifest import Manifest
 from scripts.wheels import RecordLine
 
 _SHOWN = 8
@@ -23,7 +25,7 @@ _SHOWN = 8
 def assert_installed(env: Environment, manifest: Manifest) -> list[str]:
     """All assertions, cheapest first."""
     asserted = [assert_packages(env, manifest.packages)]
-    asserted += [assert_files(env, manifest, artifact) for artifact in manifest.artifacts]
+    asserted.append(assert_files(env, manifest))
     asserted += [assert_binary(env, manifest, name) for name in manifest.binaries]
     asserted += [assert_program(env, manifest, program) for program in DIALECTS[manifest.dialect]]
     return asserted
@@ -42,13 +44,24 @@ def assert_packages(env: Environment, expected: Mapping[str, str]) -> str:
     return f"{len(expected)} packages have the locked versions, and there are no others"
 
 
-def assert_files(env: Environment, manifest: Manifest, artifact: Artifact) -> str:
-    """Every file of one of our wheels is installed with the bytes that the wheel's RECORD promises."""
-    record = wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
-    differing = [name for name, line in record.items() if not _as_recorded(env.site_packages / name, line)]
+def assert_files(env: Environment, manifest: Manifest) -> str:
+    """Every installed file has the bytes that its wheel's RECORD promises.
+
+    Ours are held to the RECORD inside the wheel of `dist`, whose digest the manifest has; the others to the RECORD that
+    was installed with them. uv links files from its cache, so a file that somebody edited in place in another
+    environment would come back from there.
+    """
+    expected = _recorded(env)
+    for artifact in manifest.artifacts:
+        expected |= wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
+    # Bytecode that a wheel carries is compiled again by the install.
+    sources = {name: line for name, line in expected.items() if not name.endswith(".pyc")}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        intact = pool.map(_as_recorded, (env.site_packages / name for name in sources), sources.values())
+        differing = [name for name, same in zip(sources, intact, strict=True) if not same]
     if differing:
-        raise _not_as_pinned(f"files of {artifact.name}", env, differing)
-    return f"{len(record)} files of {artifact.file} are as in its RECORD ({manifest.stack})"
+        raise _not_as_pinned("files", env, differing)
+    return f"{len(sources)} files are as their wheels' RECORD says"
 
 
 def assert_binary(env: Environment, manifest: Manifest, name: str) -> str:
@@ -85,6 +98,13 @@ def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
         error=InstallError,
         what=what,
     )
+
+
+def _recorded(env: Environment) -> dict[str, RecordLine]:
+    lines: dict[str, RecordLine] = {}
+    for distribution in metadata.distributions(path=[str(env.site_packages)]):
+        lines |= wheels.parse_record(distribution.read_text("RECORD") or "")
+    return lines
 
 
 def _as_recorded(path: Path, line: RecordLine) -> bool:

@@ -11,6 +11,7 @@ from scripts import manifest as manifests
 from scripts.cache import Cache, Entry
 from scripts.console import Console
 from scripts.digests import file_sha256, files_sha256, json_sha256, source_files
+from scripts.errors import BuildError
 from scripts.layout import Layout
 from scripts.manifest import Artifact, InstalledBinary, LockFile, Manifest, SourceFile
 from scripts.payload_wheel import Payload
@@ -57,7 +58,7 @@ def read_inputs(layout: Layout) -> Inputs:
     locked = requirements_file.read(layout.lock)
     pins.check_lock(stack, locked, layout.lock)
     payload = payload_wheel.identify(layout.payload)
-    payload_sha256 = files_sha256(layout.payload, source_files(layout.payload))
+    payload_sha256 = _payload_digest(layout)
     return Inputs(
         stack=stack,
         locked=locked,
@@ -109,6 +110,11 @@ def plan(layout: Layout, inputs: Inputs) -> list[str]:
     return [*steps, f"write {layout.relative(layout.manifest)}"]
 
 
+def preview(layout: Layout, inputs: Inputs) -> Manifest:
+    """The manifest that `build` would lead to, without the artifacts, whose hashes are not known before they are made."""
+    return _describe(layout, inputs, artifacts=[])
+
+
 def _current(layout: Layout, inputs: Inputs, cache: Cache) -> Manifest | None:
     """The present manifest, if it is of these inputs and its artifacts are whole."""
     manifest = manifests.load(layout.manifest)
@@ -150,6 +156,8 @@ def _payload(layout: Layout, inputs: Inputs, cache: Cache, console: Console) -> 
     else:
         with console.step(title), publishing(target) as partial:
             payload_wheel.build(layout.payload, payload, partial)
+            if _payload_digest(layout) != inputs.payload_sha256:
+                raise BuildError("the payload's source changed while it was built", where=str(layout.payload))
         cache.record(target, inputs.payload_key)
     made_from = [SourceFile(file=layout.relative(layout.payload), sha256=inputs.payload_sha256)]
     return _artifact(cache.entries[target.name], target.name, payload, made_from)
@@ -201,6 +209,10 @@ def _describe(layout: Layout, inputs: Inputs, artifacts: list[Artifact]) -> Mani
         },
         packages=dict(sorted(packages.items())),
     )
+
+
+def _payload_digest(layout: Layout) -> str:
+    return files_sha256(layout.payload, source_files(layout.payload))
 
 
 def _recipe(modules: tuple[str, ...]) -> str:

@@ -78,20 +78,21 @@ def main(argv: Sequence[str]) -> int:
 
 def _build(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     layout = Layout.of(options.stack)
-    inputs = building.read_inputs(layout)
     if options.dry_run:
-        return _dry_run(layout, building.plan(layout, inputs), console)
+        inputs = building.read_inputs(layout)
+        return _dry_run(layout, inputs, building.plan(layout, inputs), console)
     with exclusive(layout.mutex, console):
-        _, cached = building.build(layout, inputs, console, force=options.force)
+        _, cached = building.build(layout, building.read_inputs(layout), console, force=options.force)
     return _done("build", layout, console, cached=cached)
 
 
 def _install(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     layout = Layout.of(options.stack)
-    inputs = building.read_inputs(layout)
     if options.dry_run:
-        return _dry_run(layout, [*building.plan(layout, inputs), *installing.plan(layout)], console)
+        inputs = building.read_inputs(layout)
+        return _dry_run(layout, inputs, [*building.plan(layout, inputs), *installing.plan(layout)], console)
     with exclusive(layout.mutex, console):
+        inputs = building.read_inputs(layout)
         manifest, built = building.build(layout, inputs, console)
         installed = installing.install(layout, manifest, inputs.stack.torch_backend, console, force=options.force)
     return _done("install", layout, console, cached=built and installed)
@@ -126,10 +127,11 @@ def _done(verb: str, layout: Layout, console: Console, *, cached: bool) -> dict[
     }
 
 
-def _dry_run(layout: Layout, steps: list[str], console: Console) -> dict[str, Any]:
+def _dry_run(layout: Layout, inputs: building.Inputs, steps: list[str], console: Console) -> dict[str, Any]:
     for step in steps:
         console.say(f"  would {step}")
-    return {"stack": layout.stack, "would": steps, "cached": not steps}
+    manifest = building.preview(layout, inputs).model_dump(by_alias=True)
+    return {"stack": layout.stack, "would": steps, "cached": not steps, "manifest": manifest}
 
 
 def _failed(error: BuildPlaneError, console: Console, *, as_json: bool) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,9 @@ from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest, verify_artifacts
 from scripts.publish import publish_text, remove
 
+CONTENTS = "smokestack-contents.json"
+Document = TypeVar("Document", bound=BaseModel)
+
 
 class Stamp(BaseModel):
     """`smokestack-install.json`: what an environment was filled from, and what was asserted of it."""
@@ -37,6 +40,13 @@ class Stamp(BaseModel):
     python: str
     packages: dict[str, str]
     asserted: list[str]
+
+
+class Contents(BaseModel):
+    """Digests of what an environment was filled from; by them a later install replaces only what has changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     lock_sha256: str
     artifacts: dict[str, str]
 
@@ -80,8 +90,12 @@ def plan(layout: Layout) -> list[str]:
 
 def read_stamp(layout: Layout) -> Stamp | None:
     """The stamp of a finished environment; None when it was never finished or is not ours."""
+    return _read(layout.stamp, Stamp)
+
+
+def _read(path: Path, model: type[Document]) -> Document | None:
     try:
-        return Stamp.model_validate_json(layout.stamp.read_text(encoding="utf-8"))
+        return model.model_validate_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError, ValidationError):
         return None
 
@@ -100,11 +114,12 @@ def _renewed(env: Environment, stamp: Stamp | None, manifest: Manifest) -> list[
 
     A changed payload is a matter of seconds this way; the assertions afterwards are those of a fresh environment.
     """
-    if stamp is None or stamp.lock_sha256 != manifest.lock.sha256 or stamp.python != env.python_version():
+    contents = _read(env.path / CONTENTS, Contents)
+    if stamp is None or contents is None or contents.lock_sha256 != manifest.lock.sha256:
         return None
-    if env.distributions() != stamp.packages:
+    if env.python_version() != stamp.python or env.distributions() != stamp.packages:
         return None
-    return [artifact for artifact in manifest.artifacts if stamp.artifacts.get(artifact.name) != artifact.sha256]
+    return [each for each in manifest.artifacts if contents.artifacts.get(each.name) != each.sha256]
 
 
 def _link_binaries(env: Environment, manifest: Manifest) -> None:
@@ -138,7 +153,10 @@ def _write_stamp(env: Environment, manifest: Manifest, manifest_sha256: str, ass
         python=python,
         packages=manifest.packages,
         asserted=asserted,
+    )
+    contents = Contents(
         lock_sha256=manifest.lock.sha256,
         artifacts={artifact.name: artifact.sha256 for artifact in manifest.artifacts},
     )
+    publish_text(env.path / CONTENTS, contents.model_dump_json(indent=2) + "\n")
     publish_text(env.layout.stamp, json.dumps(stamp.model_dump(by_alias=True), indent=2) + "\n")
