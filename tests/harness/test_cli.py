@@ -1,0 +1,98 @@
+"""The command line: every option has a default in the help, nonsense is a usage error, nothing starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import build_parser, main
+from harness.request import Request
+
+
+def request(*options: str) -> Request:
+    return Request.from_args(build_parser().parse_args(["smoke", *options]))
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    default = request()
+    assert (default.stack, default.model.kind, default.steps, default.keep_up) == ("cpu", "tiny", 4, False)
+    assert default.run_dir is None
+    assert dict(default.ports) == {}
+
+
+def test_options_reach_the_request(tmp_path: Path) -> None:
+    options = ("--steps", "8", "--seed", "7", "--learning-rate", "0.5", "--port", "frontend=8000", "--keep-up")
+    asked = request(*options, "--run-dir", str(tmp_path), "--step-timeout", "11", "--refit-timeout", "12")
+    assert (asked.steps, asked.grpo.seed, asked.grpo.learning_rate, asked.keep_up) == (8, 7, 0.5, True)
+    assert dict(asked.ports) == {"frontend": 8000}
+    assert (asked.deadlines.step_s, asked.deadlines.refit_s, asked.run_dir) == (11.0, 12.0, tmp_path)
+
+
+def test_a_model_brings_its_own_hyperparameters_unless_they_are_given() -> None:
+    assert request("--model", "smollm2").grpo.learning_rate < request().grpo.learning_rate
+    assert request("--model", "smollm2", "--learning-rate", "0.25").grpo.learning_rate == 0.25
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["smoke", "--steps", "0"],
+        ["smoke", "--steps", "-1"],
+        ["smoke", "--steps", "1.5"],
+        ["smoke", "--learning-rate", "nan"],
+        ["smoke", "--refit-timeout", "inf"],
+        ["smoke", "--refit-timeout", "0"],
+        ["smoke", "--port", "frontend"],
+        ["smoke", "--port", "frontend=0"],
+        ["smoke", "--port", "frontend=99999"],
+        ["smoke", "--no-such-option"],
+        ["smoke", "--refit", "pigeon"],
+        ["no-such-command"],
+        [],
+    ],
+)
+def test_nonsense_is_a_usage_error(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(options)
+    assert left.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "usage:" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["smoke", "--stack", "nowhere"], "no such stack"),
+        (["smoke", "--model", "nothing/here"], "no such model"),
+        (["smoke", "--port", "nobody=20000"], "no such port"),
+        (["smoke", "--port", "frontend=20000", "--port", "frontend=20001"], "given twice"),
+        (["smoke", "--port", "frontend=20000", "--port", "etcd=20000"], "given to two services"),
+    ],
+)
+def test_a_refused_request_has_status_2_and_says_why(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+
+
+@pytest.mark.parametrize("command", ["smoke", "up", "status", "logs", "down"])
+def test_every_option_is_in_the_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert "exit status" in capsys.readouterr().out
+
+
+def test_a_folder_that_was_never_a_run_has_no_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "--run-dir", str(tmp_path)]) == 2
+    assert "no such log" in capsys.readouterr().err
+
+
+def test_down_without_a_stack_says_where_it_looked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["down", "--run-dir", str(tmp_path)]) == 2
+    assert "no stack was left running" in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""The build plane's answers, good and bad, as the run sees them. The commands are small stand-ins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.clock import Deadline, InterruptibleClock
+from harness.ending import never
+from harness.errors import DoctorError, InstallError, SmokestackError, UsageError
+from harness.models import ModelChoice
+from harness.provision import Provisioner
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "logs").mkdir()
+    return tmp_path
+
+
+def provisioner(root: Path, lines: list[str] | None = None) -> Provisioner:
+    clock = InterruptibleClock()
+    return Provisioner(
+        root=root,
+        stack="cpu",
+        logs=root / "logs",
+        clock=clock,
+        deadline=Deadline.after(clock, 30),
+        progress=(lines if lines is not None else []).append,
+        run_id="test",
+        urgent=never,
+    )
+
+
+def build_plane(root: Path, code: str) -> None:
+    """A package `scripts` of its own in `root`, which the command finds first in its working directory."""
+    (root / "scripts" / "__init__.py").touch()
+    (root / "scripts" / "__main__.py").write_text(f"import json, sys\n{code}\n")
+
+
+def test_the_answer_of_an_install_is_returned_and_its_progress_passed_on(root: Path) -> None:
+    build_plane(root, 'sys.stderr.write("step one\\n"); print(json.dumps({"ok": True, "argv": sys.argv[1:]}))')
+    lines: list[str] = []
+    assert provisioner(root, lines).install()["argv"] == ["install", "--stack", "cpu", "--json"]
+    assert lines == ["step one"]
+
+
+def test_a_preview_asks_for_a_dry_run(root: Path) -> None:
+    build_plane(root, 'print(json.dumps({"ok": True, "argv": sys.argv[1:]}))')
+    assert "--dry-run" in provisioner(root).preview()["argv"]
+
+
+@pytest.mark.parametrize(("status", "kind"), [(2, UsageError), (10, DoctorError), (20, InstallError), (1, InstallError)])
+def test_a_failed_install_keeps_its_status_and_text(root: Path, status: int, kind: type[SmokestackError]) -> None:
+    error = {"what": "no space", "expected": "1 GB", "found": "3 MB", "hint": "rm -r .cache", "log": str(root / "x.log")}
+    build_plane(root, f"print(json.dumps({{'ok': False, 'error': {error!r}}})); sys.exit({status})")
+    with pytest.raises(kind) as caught:
+        provisioner(root).install()
+    raised = caught.value
+    assert (raised.what, raised.expected, raised.found, raised.hint) == ("no space", "1 GB", "3 MB", "rm -r .cache")
+    assert raised.log == root / "x.log"
+
+
+@pytest.mark.parametrize("code", ["sys.exit(0)", 'print("not json")', 'print("[]")', "sys.exit(9)"])
+def test_no_answer_is_an_install_error_with_a_log(root: Path, code: str) -> None:
+    build_plane(root, code)
+    with pytest.raises(InstallError) as caught:
+        provisioner(root).install()
+    assert caught.value.log == root / "logs" / "install.log"
+
+
+def test_a_local_folder_needs_no_command(root: Path) -> None:
+    choice = ModelChoice(kind="folder", served_name="mine", folder=root)
+    assert provisioner(root).model(choice, root / "no-environment", {}).serve == root
+
+
+def stand_in_python(root: Path) -> Path:
+    """An environment whose `python` writes down its arguments and answers like the payload."""
+    program = root / "environment" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        f'echo "$*" >> "{root}/called"\n'
+        'case "$*" in *recipe*) echo \'{"tiny": "abc"}\';; *) echo \'{"dir": "/made/base", "cached": true}\';; esac\n'
+    )
+    program.chmod(0o755)
+    return root / "environment"
+
+
+def test_the_tiny_model_lies_under_its_recipes_hash(root: Path) -> None:
+    made = provisioner(root).model(ModelChoice("tiny", "tiny"), stand_in_python(root), {"PATH": "/usr/bin:/bin"})
+    assert made.serve == Path("/made/base")
+    assert made.warm_cache == root / ".cache" / "models" / "tiny-abc" / "warm"
+    assert "--warm" not in (root / "called").read_text()
+
+
+def test_smollm2_is_made_from_the_fetched_gguf(root: Path) -> None:
+    build_plane(root, f"print({json.dumps(json.dumps({'ok': True, 'gguf': '/x.gguf'}))})")
+    environment = stand_in_python(root)
+    provisioner(root).model(ModelChoice("smollm2", "smollm2"), environment, {"PATH": "/usr/bin:/bin"})
+    assert "--kind smollm2 --gguf /x.gguf --out" in (root / "called").read_text()
