@@ -1,0 +1,149 @@
+"""The clients say what a server answered, bounded in time and size, and go straight to it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from harness import admin
+from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl, printable
+from harness.errors import SmokestackError
+
+
+def client(server: HTTPServer, **options: object) -> HttpClient:
+    return HttpClient(server.url_for("").rstrip("/"), **options)  # type: ignore[arg-type]
+
+
+class TestErrors:
+    def test_the_servers_own_text_is_kept(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/resume").respond_with_data("start_weight_update\x1b[0m first\n", status=500)
+        with pytest.raises(HttpStatusError) as caught:
+            EngineAdmin(client(httpserver)).resume()
+        assert caught.value.status == 500
+        assert caught.value.found == "HTTP 500: start_weight_update [0m first"
+        assert caught.value.where == httpserver.url_for("/resume")
+
+    def test_no_answer_has_no_status(self) -> None:
+        with pytest.raises(HttpStatusError, match="no answer") as caught:
+            EngineAdmin(HttpClient("http://127.0.0.1:1")).version()
+        assert caught.value.status is None
+
+    def test_a_call_that_hangs_ends_at_its_time_out(self, httpserver: HTTPServer) -> None:
+        def slow(_request: Request) -> Response:
+            time.sleep(0.6)
+            return Response("{}")
+
+        httpserver.expect_request("/inference/v1/generate").respond_with_handler(slow)
+        began = time.monotonic()
+        with pytest.raises(HttpStatusError, match="no answer"):
+            EngineAdmin(client(httpserver)).generate("tiny", [1], {}, timeout_s=0.1)
+        assert time.monotonic() - began < 0.5
+
+    def test_an_answer_of_another_shape_is_shown(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/is_paused").respond_with_json({"paused": False})
+        with pytest.raises(SmokestackError, match="unexpected") as caught:
+            EngineAdmin(client(httpserver)).is_paused()
+        assert caught.value.expected == "is_paused: Field required"
+        assert '"paused"' in (caught.value.found or "")
+
+    def test_a_body_without_end_is_refused(self, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(admin, "MAX_BODY_BYTES", 1000)
+        httpserver.expect_request("/version").respond_with_data(b"x" * 5000)
+        with pytest.raises(HttpStatusError, match="too much"):
+            EngineAdmin(client(httpserver)).version()
+
+    def test_a_redirect_is_a_failure(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/version").respond_with_data(status=307, headers={"Location": "/health"})
+        with pytest.raises(HttpStatusError) as caught:
+            EngineAdmin(client(httpserver)).version()
+        assert caught.value.status == 307
+
+    def test_long_texts_are_cut(self) -> None:
+        assert printable("x" * 900, limit=10) == "xxxxxxxxxx… (900 characters)"
+
+
+class TestRequests:
+    def test_a_proxy_of_the_environment_is_not_used(
+        self, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, "http://127.0.0.1:1")
+        httpserver.expect_request("/version").respond_with_json({"version": "0.32.0"})
+        assert EngineAdmin(client(httpserver)).version() == "0.32.0"
+
+    def test_headers_and_key_are_sent(self, httpserver: HTTPServer) -> None:
+        wanted = {"X-Tenant": "a", "Authorization": "Bearer secret"}
+        httpserver.expect_request("/v1/models", headers=wanted).respond_with_json({"data": [{"id": "tiny"}]})
+        http = client(httpserver, headers={"X-Tenant": "a"}, api_key="secret")
+        assert EngineAdmin(http).models() == ["tiny"]
+
+    def test_the_key_is_not_printed(self) -> None:
+        assert "secret" not in repr(HttpClient("http://127.0.0.1:1", api_key="secret"))
+
+    def test_pause_names_its_mode(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/pause", method="POST", query_string="mode=keep").respond_with_json({})
+        EngineAdmin(client(httpserver)).pause("keep")
+        httpserver.check_assertions()
+
+    def test_reset_of_the_prefix_cache_is_a_post(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/reset_prefix_cache", method="POST").respond_with_json({"success": True})
+        EngineAdmin(client(httpserver)).reset_prefix_cache()
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(("served", "label"), [("default", "default"), ("3", "3"), (3, "3")])
+    def test_labels_are_strings_as_served(self, httpserver: HTTPServer, served: object, label: str) -> None:
+        httpserver.expect_request("/weight_info").respond_with_json({"weight_version": served})
+        assert EngineAdmin(client(httpserver)).weight_version() == label
+
+    def test_world_size_and_pause(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/get_world_size").respond_with_json({"world_size": 2})
+        httpserver.expect_request("/is_paused").respond_with_json({"is_paused": True})
+        engine = EngineAdmin(client(httpserver))
+        assert (engine.world_size(), engine.is_paused()) == (2, True)
+
+    def test_health_is_false_without_an_answer(self, httpserver: HTTPServer) -> None:
+        httpserver.expect_request("/health").respond_with_data(status=503)
+        assert not EngineAdmin(client(httpserver)).is_healthy()
+        assert not EngineAdmin(HttpClient("http://127.0.0.1:1")).is_healthy()
+
+    def test_the_sidecars_controls_are_posts(self, httpserver: HTTPServer) -> None:
+        for route, answer in (("get_weight_version", {"weight_version": "2"}), ("is_paused", {"is_paused": False})):
+            httpserver.expect_request(f"/engine/control/{route}", method="POST", json={}).respond_with_json(answer)
+        sidecar = SidecarControl(client(httpserver))
+        assert (sidecar.weight_version(), sidecar.is_paused()) == ("2", False)
+
+    def test_a_chat_is_greedy_and_flattened(self, httpserver: HTTPServer) -> None:
+        asked: list[dict[str, object]] = []
+
+        def answer(request: Request) -> Response:
+            asked.append(json.loads(request.data))
+            choice = {"message": {"role": "assistant", "content": "7"}, "finish_reason": "stop"}
+            return Response(json.dumps({"choices": [choice], "usage": {"completion_tokens": 2}}))
+
+        httpserver.expect_request("/v1/chat/completions").respond_with_handler(answer)
+        found = FrontendClient(client(httpserver)).chat("tiny", "3+4=", max_tokens=5)
+        assert (found.text, found.finish_reason, found.completion_tokens) == ("7", "stop", 2)
+        assert asked[0]["temperature"] == 0.0
+        assert asked[0]["max_tokens"] == 5
+
+    @pytest.mark.parametrize("name", ["engine", "frontend"])
+    def test_engine_and_frontend_generate_in_the_same_shape(self, httpserver: HTTPServer, name: str) -> None:
+        entry = {
+            "engine": {"token_id": 5, "logprob": -0.5, "rank": 1},
+            "frontend": {"token": "token_id:5", "logprob": -0.5},
+        }
+        choice = {"token_ids": [5], "finish_reason": "length", "logprobs": {"content": [entry[name]]}}
+        httpserver.expect_request("/inference/v1/generate").respond_with_json({"choices": [choice]})
+        http = client(httpserver)
+        asked = EngineAdmin(http) if name == "engine" else FrontendClient(http)
+        found = asked.generate("tiny", [1, 2], {"max_tokens": 1})
+        assert found.choices[0].token_logprobs() == [-0.5]
+
+    def test_nan_is_not_sent(self, httpserver: HTTPServer) -> None:
+        with pytest.raises(ValueError, match="JSON"):
+            EngineAdmin(client(httpserver)).generate("tiny", [1], {"temperature": float("nan")})

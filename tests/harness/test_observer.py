@@ -1,0 +1,149 @@
+"""The observer asks engine, sidecar and frontend themselves, and takes no half answer for evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from harness.admin import HttpStatusError
+from harness.clock import SteadyClock
+from harness.observer import ObservationError, Observer
+from harness.topology import Topology, Worker
+
+PROMPT = [2, 41, 7]
+PROMPT_LOGPROBS: list[Any] = [
+    None,
+    {"2": {"logprob": -0.1, "rank": 1}, "41": {"logprob": -5.5, "rank": 9}},
+    {"7": {"logprob": -1.25, "rank": 2}},
+]
+CHOICE = {
+    "token_ids": [5, 6],
+    "finish_reason": "length",
+    "logprobs": {
+        "content": [{"token_id": 5, "logprob": -0.5, "rank": 1}, {"token_id": 6, "logprob": -0.25, "rank": 1}]
+    },
+}
+
+
+class Served:
+    """An engine, its sidecar and the frontend on one loopback server; fields may be exchanged by a test."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self.url = server.url_for("").rstrip("/")
+        self.paused: Any = False
+        self.engine_label: Any = "3"
+        self.sidecar_status = 200
+        self.generated: dict[str, Any] = {"choices": [CHOICE], "prompt_logprobs": PROMPT_LOGPROBS}
+        self.generate_status = 200
+        self.chat_status = 200
+        self.asked: list[dict[str, Any]] = []
+        answers: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
+            "/is_paused": lambda: (200, {"is_paused": self.paused}),
+            "/weight_info": lambda: (200, {"weight_version": self.engine_label}),
+            "/engine/control/get_weight_version": lambda: (self.sidecar_status, {"weight_version": "2"}),
+            "/engine/control/is_paused": lambda: (self.sidecar_status, {"is_paused": False}),
+            "/inference/v1/generate": lambda: (self.generate_status, self.generated),
+            "/v1/chat/completions": lambda: (self.chat_status, _chat("7")),
+        }
+
+        def handle(request: Request) -> Response:
+            if request.path == "/inference/v1/generate":
+                self.asked.append(json.loads(request.data))
+            status, document = answers[request.path]()
+            return Response(json.dumps(document), status=status)
+
+        for path in answers:
+            server.expect_request(path).respond_with_handler(handle)
+
+    def observer(self, **options: Any) -> Observer:
+        worker = Worker("backend", "1", self.url, self.url, "tiny", 1, 0)
+        return Observer(Topology((worker,)), self.url, "tiny", SteadyClock(), request_s=2.0, **options)
+
+
+def _chat(text: str) -> dict[str, Any]:
+    return {"choices": [{"message": {"content": text}, "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}
+
+
+@pytest.fixture
+def served(httpserver: HTTPServer) -> Iterator[Served]:
+    yield Served(httpserver)
+    httpserver.check_assertions()
+
+
+class TestObservation:
+    def test_labels_come_from_engine_and_sidecar_separately(self, served: Served) -> None:
+        [engine] = served.observer().observe([], 3).engines
+        assert (engine.engine_label, engine.sidecar_label) == ("3", "2")
+        assert (engine.paused, engine.sidecar_paused) == (False, False)
+
+    def test_a_probe_holds_the_greedy_tokens_and_the_prompt_under_teacher_forcing(self, served: Served) -> None:
+        [engine] = served.observer().observe([PROMPT], 0).engines
+        [probe] = engine.probes
+        assert (probe.prompt_ids, probe.token_ids) == ((2, 41, 7), (5, 6))
+        assert probe.logprobs == (-0.5, -0.25)
+        assert probe.prompt_logprobs == (-5.5, -1.25)
+
+    def test_a_probe_is_greedy_and_asks_for_the_prompts_logprobs(self, served: Served) -> None:
+        served.observer(new_tokens=3, stop_token_ids=(9,)).observe([PROMPT], 0)
+        sampling = served.asked[0]["sampling_params"]
+        assert sampling["temperature"] == 0
+        assert sampling["max_tokens"] == 3
+        assert sampling["stop_token_ids"] == [9]
+        # What makes vLLM skip its prefix cache, and so compute with the weights of now.
+        assert "prompt_logprobs" in sampling
+
+    def test_a_paused_engine_is_not_probed(self, served: Served) -> None:
+        served.paused = True
+        [engine] = served.observer().observe([PROMPT], 0).engines
+        assert engine.paused
+        assert engine.probes == ()
+        assert served.asked == []
+
+    def test_a_sidecar_without_an_answer_is_recorded_as_such(self, served: Served) -> None:
+        served.sidecar_status = 503
+        [engine] = served.observer().observe([PROMPT], 0).engines
+        assert (engine.sidecar_label, engine.sidecar_paused) == (None, None)
+        assert engine.engine_label == "3"
+
+    def test_an_engine_that_refuses_a_probe_ends_the_observation(self, served: Served) -> None:
+        served.generate_status = 500
+        with pytest.raises(HttpStatusError):
+            served.observer().observe([PROMPT], 0)
+
+
+class TestHalfAnswers:
+    @pytest.mark.parametrize(
+        "prompt_logprobs",
+        [None, PROMPT_LOGPROBS[:2], [None, None, PROMPT_LOGPROBS[2]], [None, {"2": {"logprob": -0.1}}, {}]],
+    )
+    def test_incomplete_prompt_logprobs_are_no_evidence(self, served: Served, prompt_logprobs: Any) -> None:
+        served.generated = {"choices": [CHOICE], "prompt_logprobs": prompt_logprobs}
+        with pytest.raises(ObservationError, match="prompt log-probabilities"):
+            served.observer().observe([PROMPT], 0)
+
+    def test_a_token_without_logprob_is_no_evidence(self, served: Served) -> None:
+        choice = {**CHOICE, "token_ids": [5, 6, 7]}
+        served.generated = {"choices": [choice], "prompt_logprobs": PROMPT_LOGPROBS}
+        with pytest.raises(ObservationError, match="do not fit"):
+            served.observer().observe([PROMPT], 0)
+
+
+class TestGeneration:
+    def test_a_completion_through_the_frontend_is_recorded(self, served: Served) -> None:
+        event = served.observer().generate("after")
+        assert (event.when, event.status, event.text, event.finish_reason) == ("after", 200, "7", "stop")
+
+    def test_a_refusal_is_recorded_with_its_status_and_text(self, served: Served) -> None:
+        served.chat_status = 503
+        event = served.observer().generate("before")
+        assert (event.status, event.completion_tokens) == (503, 0)
+        assert "HTTP 503" in event.text
+
+    def test_no_answer_is_recorded_as_status_zero(self) -> None:
+        observer = Observer(Topology(()), "http://127.0.0.1:1", "tiny", SteadyClock())
+        assert observer.generate("before").status == 0
