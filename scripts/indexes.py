@@ -10,6 +10,7 @@ Standard library only, and importable by an old Python: the noxfile uses it befo
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -67,6 +68,7 @@ def split_links(value: str) -> list[str]:
     return [entry for entry in _SEPARATORS.split(value) if entry]
 
 
+@functools.cache
 def read_pip_config(python: str) -> dict[str, str]:
     """The settings of pip's configuration files, as the pip of `python` reads them; empty without a pip."""
     listed = subprocess.run(

@@ -76,6 +76,10 @@ class Project:
     def donor(self) -> Path:
         return self.wheelhouse / "vllm-1.0.0-py3-none-any.whl"
 
+    def forget_sources(self) -> None:
+        """Let the next build fetch the published wheels from the wheelhouse."""
+        shutil.rmtree(self.layout.sources)
+
     def edit(self, path: Path, old: str, new: str) -> None:
         text = path.read_text()
         assert old in text
@@ -135,9 +139,14 @@ member_sha256 = "{hashlib.sha256(b"").hexdigest()}"
     (payload / "smokestack_payload").mkdir(parents=True)
     (payload / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["flit_core"]\nbuild-backend = "flit_core.buildapi"\n'
-        '[project]\nname = "smokestack-payload"\nversion = "0.1.0"\ndescription = "x"\n'
+        '[project]\nname = "smokestack-payload"\nversion = "0.1.0"\ndescription = "x"\nrequires-python = ">=3.11"\n'
     )
     (payload / "smokestack_payload" / "__init__.py").write_text('"""Payload."""\n')
     shutil.copytree(PROJECT_ROOT / "scripts", root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    layout = Layout(root, "mini")
+    for wheel in (base, donor):
+        fetched = layout.sources / sha256(wheel)
+        fetched.mkdir(parents=True)
+        shutil.copy(wheel, fetched)
     environ = {"PIP_FIND_LINKS": str(wheelhouse), "PIP_NO_INDEX": "1", "UV_NO_INDEX": "1"}
-    return Project(root, wheelhouse, Layout(root, "mini"), environ)
+    return Project(root, wheelhouse, layout, environ)

@@ -1,0 +1,223 @@
+"""`install`: a real environment of a stack in miniature, filled from the lock and the manifest and from nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import PYTHON, Project, module, program, published_wheel, sha256
+
+from scripts import assertions, build, environment, install
+from scripts import manifest as manifests
+from scripts.console import Console
+from scripts.environment import Environment
+from scripts.errors import DoctorError, InstallError
+from scripts.manifest import Artifact
+
+
+def run(project: Project, console: Console, *, force: bool = False) -> bool:
+    manifest, _ = build.build(project.layout, build.read_inputs(project.layout), console)
+    return install.install(project.layout, manifest, "cpu", console, force=force)
+
+
+@pytest.fixture
+def installed(project: Project, console: Console) -> Environment:
+    assert not run(project, console)
+    return Environment(project.layout, PYTHON)
+
+
+def test_the_environment_has_the_manifests_packages_and_no_others(installed: Environment) -> None:
+    assert installed.distributions() == {"smokestack-payload": "0.1.0", "torch": "1.0.0+cpu", "vllm": "1.0.0+cpu"}
+
+
+def test_the_binary_is_on_the_environments_bin(project: Project, installed: Environment) -> None:
+    link = installed.bin / "vllm-rs"
+    assert sha256(link) == build.read_inputs(project.layout).stack.engine.binaries["vllm-rs"].sha256
+    assert not link.readlink().is_absolute()
+    assert os.access(link, os.X_OK)
+
+
+def test_bytecode_is_compiled_although_the_caller_forbids_it(
+    project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    run(project, console)
+    assert list(Environment(project.layout, PYTHON).site_packages.glob("vllm/__pycache__/kernels.*.pyc"))
+
+
+def test_the_stamp_says_what_was_installed_and_asserted(project: Project, installed: Environment) -> None:
+    stamp = json.loads(project.layout.stamp.read_text())
+    assert stamp.keys() == {"schema", "stack", "manifest_sha256", "inputs", "python", "packages", "asserted"}
+    assert stamp["manifest_sha256"] == sha256(project.layout.manifest)
+    assert stamp["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert stamp["asserted"][0] == "3 packages have the locked versions, and there are no others"
+    assert [line.split()[1] for line in stamp["asserted"][-3:]] == ["engine", "sidecar", "frontend"]
+
+
+def test_nothing_is_done_when_nothing_changed(project: Project, console: Console, installed: Environment) -> None:
+    before = project.layout.stamp.stat().st_mtime_ns
+    assert run(project, console)
+    assert project.layout.stamp.stat().st_mtime_ns == before
+
+
+def test_a_changed_payload_is_replaced_in_place(project: Project, console: Console, installed: Environment) -> None:
+    made_before = (installed.path / "pyvenv.cfg").stat().st_ino
+    (project.layout.payload / "smokestack_payload" / "__init__.py").write_text('"""Changed."""\n')
+    assert not run(project, console)
+    assert (installed.site_packages / "smokestack_payload" / "__init__.py").read_text() == '"""Changed."""\n'
+    assert (installed.path / "pyvenv.cfg").stat().st_ino == made_before
+    assert run(project, console)
+
+
+def test_a_changed_lock_is_a_fresh_environment(project: Project, console: Console, installed: Environment) -> None:
+    (installed.path / "stray").write_text("from before")
+    project.edit(project.layout.lock, "torch==", "Torch==")
+    assert not run(project, console)
+    assert not (installed.path / "stray").exists()
+
+
+def test_force_is_a_fresh_environment(project: Project, console: Console, installed: Environment) -> None:
+    (installed.path / "stray").write_text("from before")
+    assert not run(project, console, force=True)
+    assert not (installed.path / "stray").exists()
+
+
+def test_a_package_that_somebody_removed_is_noticed(project: Project, console: Console, installed: Environment) -> None:
+    (installed.site_packages / "torch-1.0.0+cpu.dist-info" / "METADATA").rename(project.root / "METADATA")
+    (installed.site_packages / "torch-1.0.0+cpu.dist-info").rename(project.root / "gone")
+    assert not run(project, console)
+    assert "torch" in installed.distributions()
+
+
+@pytest.mark.parametrize("stage", ["create", "fill", "_link_binaries", "assert_installed"])
+def test_an_interrupted_install_is_not_taken_for_a_finished_one(
+    project: Project, console: Console, installed: Environment, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    owner = environment if stage in {"create", "fill"} else install
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, stage, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(project, console, force=True)
+    assert install.read_stamp(project.layout) is None
+    assert not run(project, console)
+    assert install.read_stamp(project.layout) is not None
+
+
+def test_a_folder_without_a_stamp_is_made_afresh(project: Project, console: Console) -> None:
+    project.layout.environment.mkdir()
+    (project.layout.environment / "left").write_text("by something else")
+    run(project, console)
+    assert not (project.layout.environment / "left").exists()
+
+
+def test_a_stale_wheel_in_dist_is_never_installed(project: Project, console: Console) -> None:
+    published_wheel(project.layout.dist, "vllm", "1.0.0+zzz", {"vllm/stale.py": ""})
+    published_wheel(project.layout.dist, "torch", "9.9", {"torch/stale.py": ""})
+    run(project, console)
+    env = Environment(project.layout, PYTHON)
+    assert env.distributions()["vllm"] == "1.0.0+cpu"
+    assert env.distributions()["torch"] == "1.0.0+cpu"
+
+
+def test_an_artifact_that_is_not_the_manifests_is_refused_before_anything_is_touched(
+    project: Project, console: Console, installed: Environment
+) -> None:
+    manifest = manifests.load(project.layout.manifest)
+    assert manifest is not None
+    wheel = project.layout.dist / manifest.artifacts[0].file
+    wheel.write_bytes(wheel.read_bytes() + b"x")
+    with pytest.raises(InstallError, match="not the file of the manifest") as caught:
+        install.install(project.layout, manifest, "cpu", console, force=True)
+    assert (caught.value.expected, caught.value.found) == (manifest.artifacts[0].sha256, sha256(wheel))
+    assert install.read_stamp(project.layout) is not None
+
+
+def test_a_locked_package_that_no_index_has_is_an_error_with_the_log(project: Project, console: Console) -> None:
+    (project.wheelhouse / "torch-1.0.0+cpu-py3-none-any.whl").unlink()
+    published_wheel(project.wheelhouse, "torch", "1.0.0+cpu", {"torch/__init__.py": "other = 1\n"})
+    with pytest.raises(InstallError, match="installing the locked packages failed") as caught:
+        run(project, console)
+    assert caught.value.log is not None
+    assert "torch" in str(caught.value.found)
+    assert install.read_stamp(project.layout) is None
+
+
+def test_an_extra_package_is_named(project: Project, installed: Environment) -> None:
+    info = installed.site_packages / "stray-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Stray\nVersion: 2.0\n")
+    with pytest.raises(InstallError) as caught:
+        assertions.assert_packages(installed, {"torch": "1.0.0+cpu", "vllm": "2.0", "smokestack-payload": "0.1.0"})
+    assert caught.value.found == "stray 2.0 (expected absent), vllm 1.0.0+cpu (expected 2.0)"
+
+
+@pytest.mark.parametrize("file", ["vllm/kernels.py", "torch/__init__.py", "smokestack_payload/__init__.py"])
+def test_a_file_that_was_edited_in_place_is_named(project: Project, installed: Environment, file: str) -> None:
+    manifest = manifests.load(project.layout.manifest)
+    assert manifest is not None
+    path = installed.site_packages / file
+    text = path.read_text()
+    # The file may be a link into uv's cache: put another file in its place.
+    path.unlink()
+    path.write_text(text.swapcase() + "#")
+    with pytest.raises(InstallError, match="installed files are not") as caught:
+        assertions.assert_files(installed, manifest)
+    assert caught.value.found == file
+    assert caught.value.hint == "./noxw -s install -- --stack mini --force"
+
+
+def test_a_binary_that_was_replaced_is_refused(project: Project, installed: Environment) -> None:
+    manifest = manifests.load(project.layout.manifest)
+    assert manifest is not None
+    (installed.bin / "vllm-rs").unlink()
+    (installed.bin / "vllm-rs").write_text("#!/bin/sh\n")
+    with pytest.raises(InstallError, match="vllm-rs is not the pinned binary"):
+        assertions.assert_binary(installed, manifest, "vllm-rs")
+
+
+def test_a_program_without_a_flag_of_the_dialect_is_refused(project: Project, installed: Environment) -> None:
+    manifest = manifests.load(project.layout.manifest)
+    assert manifest is not None
+    sidecar = assertions.DIALECTS["dynamo-1.6"][1]
+    path = installed.site_packages / "dynamo" / "vllm" / "sidecar.py"
+    path.unlink()
+    path.write_text(module(tuple(flag for flag in sidecar.flags if flag != "--grpc-endpoint")))
+    with pytest.raises(InstallError, match="the sidecar does not know flags of the dialect dynamo-1.6") as caught:
+        assertions.assert_program(installed, manifest, sidecar)
+    assert caught.value.found == "its help lacks --grpc-endpoint"
+
+
+def test_a_flag_is_known_only_by_its_whole_name() -> None:
+    wanted = assertions.Program("engine", ("vllm-rs",), ("--port", "--host"))
+    assert assertions.unknown_flags(wanted, program(("--grpc-port", "--host-name"))) == ["--port", "--host"]
+    assert assertions.unknown_flags(wanted, "[--port PORT] --host=HOST") == []
+
+
+def test_a_machine_without_the_stacks_python_is_told_how_to_get_it(project: Project) -> None:
+    with pytest.raises(DoctorError, match=r"no Python 3\.99") as caught:
+        environment.find_python(project.layout, "3.99")
+    assert caught.value.exit_code == 10
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("uv python install 3.99")
+
+
+def test_our_wheels_are_required_by_path_and_digest_also_under_a_path_with_spaces() -> None:
+    artifact = Artifact(
+        name="vllm", version="1", file="vllm-1+cpu-py3-none-any.whl", sha256="a" * 64, size=1, made_from=[]
+    )
+    line = environment.requirement(artifact, Path("/some place/dist"))
+    assert line == f"vllm @ file:///some%20place/dist/vllm-1%2Bcpu-py3-none-any.whl --hash=sha256:{'a' * 64}\n"
+
+
+def test_the_environment_is_filled_by_one_hash_checked_sync(project: Project) -> None:
+    env = Environment(project.layout, PYTHON)
+    argv = environment.sync_command(env, [project.layout.lock], ["--torch-backend", "cpu"])
+    assert argv[1:3] == ["pip", "sync"]
+    assert {"--require-hashes", "--compile-bytecode"} <= set(argv)
+    assert argv[-3:] == ["--torch-backend", "cpu", str(project.layout.lock)]
