@@ -13,7 +13,7 @@ BEFORE_TRANSFER = -1
 
 
 class ServiceStarted(BaseEvent):
-    """`start_time` (seconds since the epoch) together with the pid names one process for good."""
+    """`start_time` (seconds since the machine booted) together with the pid names one process for good."""
 
     kind: Literal["service.started"] = "service.started"
     service: str
