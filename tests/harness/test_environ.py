@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from harness.environ import service_environment, tool_environment
 
-PLACES = {"environment": Path("/project/.venv-cpu"), "tmp_dir": Path("/tmp/s"), "cache_dir": Path("/project/.cache/s")}
 NONSENSE = {
     "HTTP_PROXY": "http://127.0.0.1:1",
     "https_proxy": "http://127.0.0.1:1",
@@ -33,8 +32,19 @@ NONSENSE = {
 }
 
 
+def on(platform: str, caller: dict[str, str], own: dict[str, str] | None = None) -> dict[str, str]:
+    return service_environment(
+        caller,
+        platform=platform,
+        environment=Path("/project/.venv-cpu"),
+        tmp_dir=Path("/tmp/s"),
+        cache_dir=Path("/project/.cache/s"),
+        own=own,
+    )
+
+
 def cpu(caller: dict[str, str], own: dict[str, str] | None = None) -> dict[str, str]:
-    return service_environment(caller, platform="cpu", own=own, **PLACES)
+    return on("cpu", caller, own)
 
 
 def test_nonsense_in_the_callers_environment_has_no_effect() -> None:
@@ -61,7 +71,7 @@ def test_the_stacks_programs_are_found_first_and_then_the_callers() -> None:
 @pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"])
 def test_the_machines_devices_and_driver_libraries_count_only_on_cuda(name: str) -> None:
     assert name not in cpu({name: "0"})
-    assert service_environment({name: "0"}, platform="cuda", **PLACES)[name] == "0"
+    assert on("cuda", {name: "0"})[name] == "0"
 
 
 def test_loopback_goes_through_no_proxy() -> None:

@@ -125,9 +125,18 @@ def test_a_service_starts_in_its_own_session_with_exactly_its_environment(start:
     assert process.alive()
 
 
-def test_a_service_reads_nothing_from_the_terminal(start: Start, tmp_path: Path) -> None:
-    process = start("sys.exit(7 if sys.stdin.read() == '' else 8)")
-    assert process.wait(Deadline.after(CLOCK, 20), CLOCK) == 7
+def test_a_service_reads_nothing_from_the_terminal(start: Start) -> None:
+    read, write = os.pipe()
+    before = os.dup(0)
+    os.write(write, b"typed by somebody\n")
+    os.dup2(read, 0)
+    try:
+        process = start("sys.exit(7 if sys.stdin.readline() == '' else 8)")
+        assert process.wait(Deadline.after(CLOCK, 20), CLOCK) == 7
+    finally:
+        os.dup2(before, 0)
+        for handle in (read, write, before):
+            os.close(handle)
 
 
 def test_only_the_named_descriptors_are_inherited(tmp_path: Path) -> None:
@@ -326,12 +335,34 @@ def test_survivors_are_named_with_their_service(start: Start, tmp_path: Path) ->
     assert find_survivors(process.run_id, [process.tree]) == []
 
 
-def test_the_tree_never_contains_the_harness_itself() -> None:
+def test_neither_the_harness_nor_its_own_session_is_ever_part_of_a_service() -> None:
     me = read_row(os.getpid())
     assert me is not None
-    tree = ProcessTree("service", RUN, leader=me.id, session=me.session)
-    ancestors = ProcessTable.read().ancestors(os.getpid())
-    assert not ancestors & {row.pid for row in tree.update(ProcessTable.read(), marks=True)}
+    with subprocess.Popen([sys.executable, "-c", RESTING_CHILD]) as neighbour:
+        tree = ProcessTree("service", RUN, leader=ProcessId(1, 0), session=me.session, recorded={me.id})
+        rows = tree.update(ProcessTable.read(), marks=True)
+        neighbour.kill()
+    assert {row.pid for row in rows} <= {neighbour.pid}, "only what was recorded, and what descends from it"
+    assert me.id not in {row.id for row in rows}
+
+
+def test_a_shell_that_bears_a_copied_mark_loses_nobody_else_in_its_session(start: Start, tmp_path: Path) -> None:
+    process = start("tell('up'); rest()")
+    told(tmp_path / "up")
+    marked = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], env=MARKS)\nos._exit(0)"
+    script = PRELUDE + (
+        f"MARKS = {{'SMOKESTACK_RUN_ID': {process.run_id!r}, 'SMOKESTACK_SERVICE': 'service-0'}}\n"
+        f"if os.fork() == 0:\n    {marked.replace(chr(10), chr(10) + '    ')}\n"
+        "os.wait(); tell('shell'); rest()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, start_new_session=True) as shell:
+        shell_id = told(tmp_path / "shell")
+        until("the mark is seen", lambda: len(find_survivors(process.run_id, [process.tree])) == 2)
+        process.tree.update(ProcessTable.read(), marks=True)
+        process.kill()
+        assert find_survivors(process.run_id, []) == []
+        assert runs(shell_id)
+        shell.kill()
 
 
 def test_a_signal_goes_to_no_later_process_with_the_same_pid(start: Start, tmp_path: Path) -> None:
@@ -356,10 +387,15 @@ def test_a_service_that_never_started_can_be_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("argv", ("/nowhere/vllm-rs", "serve")), ("cwd", Path("/nowhere/at-all"))]
+    "change",
+    [
+        lambda spec: replace(spec, argv=("/nowhere/vllm-rs", "serve")),
+        lambda spec: replace(spec, cwd=Path("/nowhere/at-all")),
+    ],
+    ids=["program", "folder"],
 )
-def test_a_missing_program_or_folder_is_named(tmp_path: Path, field: str, value: object) -> None:
-    process = Process(replace(service(tmp_path, ""), **{field: value}), run_id=RUN)
+def test_a_missing_program_or_folder_is_named(tmp_path: Path, change: Callable[[ServiceSpec], ServiceSpec]) -> None:
+    process = Process(change(service(tmp_path, "")), run_id=RUN)
     with pytest.raises(InstallError, match="service cannot be started: No such file") as raised:
         process.start()
     assert "/nowhere" in str(raised.value)
