@@ -111,7 +111,7 @@ def plan(layout: Layout, inputs: Inputs) -> list[str]:
 
 
 def preview(layout: Layout, inputs: Inputs) -> Manifest:
-    """The manifest that `build` would lead to, without the artifacts, whose hashes are not known before they are made."""
+    """The manifest that `build` would lead to, but for the artifacts: their hashes are known once they are made."""
     return _describe(layout, inputs, artifacts=[])
 
 

@@ -17,10 +17,12 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from scripts.errors import BuildPlaneError, log_tail
 
 STOP_GRACE_S = 5.0
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -74,17 +76,15 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) ->
         sink.write(f"$ {shlex.join(argv)}\n".encode())
         sink.flush()
         offset = sink.tell()
-        child = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 - no threads here
-        )
+        # A signal between the child's start and the `try` would leave it running: hold signals back until then.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
+            child = _start(argv, cwd, env, sink, mask)
+        except BaseException:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            raise
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             returncode = child.wait()
         except BaseException:
             _end(child)
@@ -121,12 +121,31 @@ def stop_on_signals() -> None:
     """Turn the first SIGINT or SIGTERM into `KeyboardInterrupt`; later ones do not disturb the clean-up."""
 
     def handle(_number: int, _frame: types.FrameType | None) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOP_SIGNALS:
         signal.signal(number, handle)
+
+
+def _start(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], sink: IO[bytes], mask: set[signal.Signals] | set[int]
+) -> subprocess.Popen[bytes]:
+    def prepare() -> None:
+        die_with_parent()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=sink,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=prepare,  # noqa: PLW1509 - no threads here
+    )
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

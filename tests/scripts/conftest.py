@@ -6,10 +6,10 @@ import io
 from pathlib import Path
 
 import pytest
-
-from scripts.console import Console
 import synthetic
 from synthetic import Project
+
+from scripts.console import Console
 
 
 @pytest.fixture

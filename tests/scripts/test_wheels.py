@@ -19,8 +19,9 @@ WRITE = """
 import sys
 from pathlib import Path
 from scripts import wheels
-contents = [wheels.text_member(name, text) for name, text in (("z.py", "1"), ("a/b.py", "2"), ("demo-1.0.dist-info/METADATA", "m"))]
-wheels.write(Path(sys.argv[1]), contents, "demo-1.0.dist-info")
+info = "demo-1.0.dist-info"
+texts = {"z.py": "1", "a/b.py": "2", f"{info}/METADATA": "m"}
+wheels.write(Path(sys.argv[1]), [wheels.text_member(name, text) for name, text in texts.items()], info)
 """
 
 
