@@ -182,11 +182,11 @@ def _taken(name: str, port: int, found: str, *, by: str = "") -> UsageError:
 
 
 def bind_error(port: int) -> OSError | None:
-    """Why nobody could listen on `port` now, on loopback or on every address; None when it is free.
+    """Why a server could not bind `port` now, on loopback or on every address; None when it is free.
 
     With SO_REUSEADDR, as servers do, or connections in TIME_WAIT of an earlier run would look like a holder. Linux
-    still refuses a port on which somebody listens, on this address or on the wildcard; listening, not only binding,
-    also finds a socket that is bound and does not listen yet.
+    still refuses a port on which somebody listens, on this address or on the wildcard. A socket that is bound with the
+    same option and does not listen yet is not seen.
     """
     addresses = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0")]
     if socket.has_dualstack_ipv6():
@@ -198,7 +198,6 @@ def bind_error(port: int) -> OSError | None:
                 tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
                 tried.bind((address, port))
-                tried.listen(1)
             except OSError as error:
                 if error.errno == errno.EADDRNOTAVAIL:
                     continue

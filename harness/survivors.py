@@ -44,15 +44,15 @@ class ProcessTree:
 
         With `marks`, environments are read as well: slower, and needed only where completeness counts (teardown).
         """
+        protected = {table[pid].id for pid in table.ancestors(os.getpid())}
         known = {process for process in self.recorded | {self.leader} if table.find(process) is not None}
         marked = self._marked(table) if marks else set()
-        found = _with_sessions(known, table) | marked
-        # A mark may have been copied by hand into a shell, whose session must live: only the leader's own counts here.
+        traced = _with_sessions(known, table)
         if any(table[process.pid].session == self.session for process in marked):
-            found |= {row.id for row in table.values() if row.session == self.session}
-        found = _with_descendants(found, table)
-        found -= {table[pid].id for pid in table.ancestors(os.getpid())}
-        self.recorded |= found
+            traced = _with_descendants(traced | _members({self.session}, table), table)
+        # A mark may have been copied into somebody's shell: no reason to record a process, nor to take its session.
+        self.recorded |= traced - protected
+        found = _with_descendants(traced | marked, table) - protected
         rows = (table[process.pid] for process in sorted(found))
         return [row for row in rows if not row.ended]
 
@@ -93,8 +93,12 @@ def _with_sessions(known: set[ProcessId], table: ProcessTable) -> set[ProcessId]
     it. And as long as it has a living member, its number is not given out again.
     """
     found = _with_descendants(known, table)
-    sessions = {table[process.pid].session for process in found}
-    return found | {row.id for row in table.values() if row.session in sessions}
+    return found | _members({table[process.pid].session for process in found}, table)
+
+
+def _members(sessions: set[int], table: ProcessTable) -> set[ProcessId]:
+    """Everyone in these sessions; the session of this process itself is never taken for the stack's."""
+    return {row.id for row in table.values() if row.session in sessions - {os.getsid(0)}}
 
 
 def _with_descendants(roots: set[ProcessId], table: ProcessTable) -> set[ProcessId]:
