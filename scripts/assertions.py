@@ -6,6 +6,7 @@ Each function raises `InstallError` with expected and found, or returns a line f
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
@@ -90,14 +91,17 @@ def assert_program(env: Environment, manifest: Manifest, program: Program) -> st
 
 
 def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
-    return commands.check(
-        [str(env.bin / argv[0]), *argv[1:]],
-        cwd=env.path,
-        env=commands.child_environment(os.environ, {"VLLM_NO_USAGE_STATS": "1", "NO_COLOR": "1"}),
-        log=env.layout.logs / f"{env.layout.stack}-{Path(argv[0]).name}-{argv[-1].strip('-')}.log",
-        error=InstallError,
-        what=what,
-    )
+    # Dynamo's programs leave a file in the temporary folder even when they only print their help.
+    with tempfile.TemporaryDirectory(prefix="smokestack-") as scratch:
+        added = {"VLLM_NO_USAGE_STATS": "1", "NO_COLOR": "1", "TMPDIR": scratch}
+        return commands.check(
+            [str(env.bin / argv[0]), *argv[1:]],
+            cwd=env.path,
+            env=commands.child_environment(os.environ, added),
+            log=env.layout.logs / f"{env.layout.stack}-{Path(argv[0]).name}-{argv[-1].strip('-')}.log",
+            error=InstallError,
+            what=what,
+        )
 
 
 def _recorded(env: Environment) -> dict[str, RecordLine]:

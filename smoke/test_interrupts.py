@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from smoke.runner import Command, Outcome, assert_nothing_left, read_events, wait_until
+from smoke.runner import ROOT, Command, Outcome, assert_nothing_left, processes_of, read_events, wait_until
 
 
 def interrupted(outcome: Outcome) -> None:
@@ -35,3 +37,27 @@ def test_during_a_refit_and_again_during_teardown(tmp_path: Path) -> None:
     wait_until(lambda: any(e["kind"] == "failure" for e in read_events(run.run_dir)), "the interruption", 30)
     run.send(signal.SIGINT)
     interrupted(run.wait(90))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_through_noxw(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C reaches the whole foreground group; a CI server's SIGTERM only the top process."""
+    run_dir = tmp_path / "run"
+    noxw = subprocess.Popen(
+        [str(ROOT / "noxw"), "-s", "smoke", "--", "--run-dir", str(run_dir)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: any(e.get("service") == "engine-0" for e in read_events(run_dir)), "the engine's start", 60)
+    if number == signal.SIGINT:
+        os.killpg(noxw.pid, number)
+    else:
+        noxw.send_signal(number)
+    output, _ = noxw.communicate(timeout=60)
+    assert noxw.returncode != 0, output
+    wait_until((run_dir / "verdict.json").exists, "the verdict", 60)
+    wait_until(lambda: not processes_of(read_events(run_dir)), "the end of the run", 60)
+    interrupted(Outcome(130, output, output, run_dir, 0.0))
