@@ -77,7 +77,7 @@ def lock_all(layout: Layout, console: Console) -> list[str]:
 def command(layout: Layout, lock: Lock, target: Path) -> list[str]:
     """uv's command line for one lock; every path in it is relative to the project's root, as it ends up in the file."""
     return [
-        *(uv_program(), "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url", "--upgrade"),
+        *(uv_program(), "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url"),
         *("--python-version", lock.python, "--custom-compile-command", "./noxw -s lock"),
         *lock.options,
         *("--output-file", layout.relative(target), layout.relative(lock.source)),
