@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 from harness import dryrun
@@ -70,11 +71,10 @@ class SmokeRun:
             stack = self.stack = new_stack(self.session, manifest)
             self._launch_trainer(stack, manifest, model)
             stack.start()
-            observer = observer_of(self.session, stack)
-            first_generation(self.session, observer)
-            follower, ready = self._follow(stack, observer)
+            first_generation(self.session, observer_of(self.session, stack))
+            follower = self._follow(stack)
         with phase(self.session, "train"):
-            self._train(stack, observer, follower, ready)
+            self._train(stack, follower)
 
     def _launch_trainer(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
         """Started before the engine, so that imports and warm-up run beside the engine's own start."""
@@ -97,8 +97,8 @@ class SmokeRun:
         stack.launch(spec)
         self.channel.child_started()
 
-    def _follow(self, stack: Stack, observer: Observer) -> tuple[Follower, dict[str, Any]]:
-        """Wait for the trainer; then look at the stack once before the first transfer."""
+    def _follow(self, stack: Stack) -> Follower:
+        """Wait for the trainer, and look at the stack once before the first transfer."""
         follower = Follower(
             channel=self.channel,
             clock=self.session.clock,
@@ -106,17 +106,19 @@ class SmokeRun:
             log=self.session.run_dir.log(TRAINER),
             watch=stack.watch,
             emit=self.session.emit_from_trainer,
-            observe=lambda version: self._observe(stack, observer, ready["probe_prompts"], version),
+            observe=lambda version: self._observe(stack, observer, prompts, version),
         )
         ready = follower.await_ready()
-        return follower, ready
+        prompts: list[list[int]] = ready["probe_prompts"]
+        observer = replace(observer_of(self.session, stack), stop_token_ids=ready["stop_token_ids"])
+        self._observe(stack, observer, prompts, BEFORE_TRANSFER)
+        return follower
 
-    def _train(self, stack: Stack, observer: Observer, follower: Follower, ready: dict[str, Any]) -> None:
-        self._observe(stack, observer, ready["probe_prompts"], BEFORE_TRANSFER)
+    def _train(self, stack: Stack, follower: Follower) -> None:
         self.session.emit(stack.identities("start"))
         follower.train(self._plan(stack), self.session.config.steps)
         stack.may_end(TRAINER)
-        self.session.emit(observer.generate("after"))
+        self.session.emit(observer_of(self.session, stack).generate("after"))
         stack.require_same_topology()
         self.session.emit(stack.identities("end"))
 

@@ -31,7 +31,7 @@ class RunDir:
     def create(
         cls, runs: Path, *, at: Path | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> RunDir:
-        """A new folder in `runs`, or exactly `at` where the user names one; `runs/latest` then leads to it.
+        """A new folder in `runs`, to which `runs/latest` then leads, or exactly `at` where the user names one.
 
         Raises `UsageError` when `at` is there and holds something, `DoctorError` when the folder cannot be written.
         """
@@ -42,7 +42,8 @@ class RunDir:
                 _refuse_used(path)
             path.mkdir(parents=True, exist_ok=at is not None)
             (path / "logs").mkdir()
-            _point_latest(runs.absolute(), path)
+            if path.is_relative_to(runs.absolute()):
+                _point_latest(runs.absolute(), path)
         except OSError as error:
             raise cannot_write(path, error) from error
         return cls(path, run_id)
@@ -205,8 +206,7 @@ def _refuse_used(path: Path) -> None:
 
 def _point_latest(runs: Path, path: Path) -> None:
     """Make `runs/latest` lead to `path` in one step: of two runs that race, one wins and both links are whole."""
-    runs.mkdir(parents=True, exist_ok=True)
-    target = path.relative_to(runs) if path.is_relative_to(runs) else path
+    target = path.relative_to(runs)
     new = runs / f".{LATEST}-{secrets.token_hex(4)}"
     new.symlink_to(target)
     new.replace(runs / LATEST)

@@ -22,6 +22,9 @@ from harness.errors import RefitError, TrainingError
 
 Event = dict[str, Any]
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+POLL_S = 0.005
+WATCH_INTERVAL_S = 0.2
+"""Looking after every process costs milliseconds, which the engine on the same cores would miss."""
 
 
 class TrainerChannel:
@@ -117,6 +120,7 @@ class Follower:
     watch: Callable[[], None]
     emit: Callable[[Event], None]
     observe: Callable[[int], None]
+    _watched_at: float = float("-inf")
 
     def await_ready(self) -> Event:
         return self._expect("trainer.ready", self.deadlines.trainer_ready_s)
@@ -164,7 +168,10 @@ class Follower:
             return event
 
     def _still_waiting(self, kind: str, deadline: Deadline) -> None:
-        self.watch()
+        now = self.clock.monotonic()
+        if now - self._watched_at >= WATCH_INTERVAL_S:
+            self._watched_at = now
+            self.watch()
         if deadline.passed(self.clock):
             raise TrainingError(
                 f"the trainer did not report {kind} in time",
@@ -173,7 +180,7 @@ class Follower:
                 hint="see the trainer's log; --step-timeout and --refit-timeout raise the limits",
                 log=self.log,
             )
-        self.clock.sleep(0.02)
+        self.clock.sleep(POLL_S)
 
     def _failure(self, error: dict[str, Any]) -> TrainingError:
         """The trainer's own account of its end, as an error of the run."""

@@ -53,9 +53,17 @@ def test_a_preview_asks_for_a_dry_run(root: Path) -> None:
     assert "--dry-run" in provisioner(root).preview()["argv"]
 
 
-@pytest.mark.parametrize(("status", "kind"), [(2, UsageError), (10, DoctorError), (20, InstallError), (1, InstallError)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(2, UsageError), (10, DoctorError), (20, InstallError), (1, InstallError)]
+)
 def test_a_failed_install_keeps_its_status_and_text(root: Path, status: int, kind: type[SmokestackError]) -> None:
-    error = {"what": "no space", "expected": "1 GB", "found": "3 MB", "hint": "rm -r .cache", "log": str(root / "x.log")}
+    error = {
+        "what": "no space",
+        "expected": "1 GB",
+        "found": "3 MB",
+        "hint": "rm -r .cache",
+        "log": str(root / "x.log"),
+    }
     build_plane(root, f"print(json.dumps({{'ok': False, 'error': {error!r}}})); sys.exit({status})")
     with pytest.raises(kind) as caught:
         provisioner(root).install()

@@ -85,7 +85,7 @@ def test_the_user_may_name_an_empty_or_a_new_folder(tmp_path: Path) -> None:
     for place in (tmp_path / "empty", tmp_path / "new" / "deep with spaces"):
         run = RunDir.create(tmp_path / "runs", at=place)
         assert run.path == place
-        assert (tmp_path / "runs" / "latest").resolve() == place
+        assert not (tmp_path / "runs" / "latest").is_symlink(), "a run elsewhere is not the project's newest"
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
