@@ -86,7 +86,9 @@ class Ending:
 
         Returns those that have not ended yet.
         """
-        rows = self.tree.update(ProcessTable.read())
+        table = ProcessTable.read()
+        # Whoever only bears the mark is asked last, when nobody is left who could be ending it.
+        rows = self.tree.update(table) or self.tree.update(table, marks=True)
         leader = [row for row in rows if row.id == self.tree.leader]
         for row in leader or rows:
             if row.id not in self._asked:
@@ -104,7 +106,7 @@ class Ending:
         An interrupted clock counts as urgent.
         """
         while not urgent():
-            if not self.ask() and not self.tree.update(ProcessTable.read(), marks=True):
+            if not self.ask():
                 return True
             if deadline.passed(clock):
                 return False

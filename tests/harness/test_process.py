@@ -236,7 +236,8 @@ def test_a_daemon_that_nobody_recorded_is_found_by_its_mark(start: Start, tmp_pa
     )
     daemon_id = told(tmp_path / "daemon")
     assert daemon_id not in {row.id for row in process.snapshot()}
-    assert process.stop(clock=CLOCK).left == ()
+    stopped = process.stop(clock=CLOCK)
+    assert (stopped.killed, stopped.left) == ((), ()), "it was asked, as the others were"
     assert not runs(daemon_id)
 
 
