@@ -21,8 +21,7 @@ def published(destination: Path) -> Iterator[Path]:
     scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     try:
         yield scratch
-        scratch.chmod(0o755)
-        _sync(scratch)
+        _finish(scratch)
         try:
             scratch.rename(destination)
         except OSError:
@@ -32,8 +31,10 @@ def published(destination: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _sync(folder: Path) -> None:
-    """Flush every file to disk, so that a rename that survived a crash never names half a model."""
+def _finish(folder: Path) -> None:
+    """Readable like any other file, and on disk: a rename that survives a crash must not name half a model."""
+    folder.chmod(0o755)
     for path in folder.iterdir():
+        path.chmod(0o644)
         with path.open("rb") as handle:
             os.fsync(handle.fileno())

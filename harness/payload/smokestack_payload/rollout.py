@@ -1,7 +1,7 @@
 """Rollouts through the frontend: token ids in, token ids and the sampled tokens' log-probabilities out.
 
-All requests of a step run side by side (the route takes no `n`). A request that fails is counted, not repeated: it
-could hide a stack that answers only sometimes. Imports no torch.
+The requests of a step run side by side (the route takes no `n`). A request that fails is counted, not repeated: a
+retry could hide a stack that answers only sometimes. Imports no torch.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from smokestack_payload.tasks import Problem
 ROUTE = "/inference/v1/generate"
 TOLERATED_ERRORS = 0.25
 """Share of a step's requests that may fail before the step itself does. The verdict still counts each one."""
+
+OPEN_PROMPT_TOKENS = 1024
+"""Prompt tokens that may be under way at once. A step of vLLM takes 2048 by default; a prompt that it must split kills
+its CPU engine when the request has a seed ("CPU Generator does not use offset", vLLM 0.32.0)."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,12 @@ class Sampler:
         return RolloutBatch(groups=groups, errors=errors)
 
     async def _gather(self, prompts: Sequence[Prompt], group_size: int, seed: int) -> list[Rollout | str]:
+        longest = max(len(prompt.ids) for prompt in prompts)
+        gate = asyncio.Semaphore(max(1, OPEN_PROMPT_TOKENS // longest))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         async with httpx.AsyncClient(timeout=self.request_s, limits=limits, trust_env=False) as client:
             requests = [
-                self._one(client, prompt.ids, seed + index * group_size + sample)
+                self._one(client, gate, prompt.ids, seed + index * group_size + sample)
                 for index, prompt in enumerate(prompts)
                 for sample in range(group_size)
             ]
@@ -98,10 +104,13 @@ class Sampler:
                     hint="a paused engine answers /health and never a generation: see GET /is_paused",
                 ) from None
 
-    async def _one(self, client: httpx.AsyncClient, prompt_ids: list[int], seed: int) -> Rollout | str:
+    async def _one(
+        self, client: httpx.AsyncClient, gate: asyncio.Semaphore, prompt_ids: list[int], seed: int
+    ) -> Rollout | str:
         """A rollout, or the reason why there is none."""
         try:
-            answer = await client.post(self.frontend_url + ROUTE, json=self._body(prompt_ids, seed))
+            async with gate:
+                answer = await client.post(self.frontend_url + ROUTE, json=self._body(prompt_ids, seed))
         except httpx.HTTPError as error:
             return f"{type(error).__name__}: {error}"
         if not answer.is_success:

@@ -14,6 +14,8 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +29,8 @@ SMALL_MODEL = 10_000_000
 """Parameters. Below it one thread is faster: two threads wait for each other longer than they compute."""
 
 MAX_THREADS = 2
+"""For the optimizer step of larger models. All else runs on one: idle threads that spin would slow the engine down."""
+
 FAILED = 1
 
 
@@ -92,8 +96,6 @@ class Trainer:
 
     def _load_model(self) -> dict[str, Any] | None:
         """Load version 0 of the policy; returns what the warm-up took, None when there is none to do."""
-        import torch
-
         from smokestack_payload import model as models
 
         settings = self._settings
@@ -107,8 +109,6 @@ class Trainer:
             folder = settings.warm_weights or settings.model_dir
             self._model, self._tokenizer = models.load(folder, settings.device)
             warmup = None
-        if self._model.num_parameters() >= SMALL_MODEL:
-            torch.set_num_threads(min(MAX_THREADS, os.cpu_count() or 1))
         self._model.eval()
         return warmup
 
@@ -181,7 +181,7 @@ class Trainer:
             texts = [self._tokenizer.decode(rollout.token_ids, skip_special_tokens=True) for rollout in kept]
             groups.append([Sample(prompt.ids, rollout.token_ids, rollout.logprobs) for rollout in kept])
             rewards.append([self._task.reward(prompt.problem, text) for text in texts])
-        with self._limited(f"optimizer step {step}"):
+        with self._limited(f"optimizer step {step}"), self._threads_for_training():
             result = self._learner.step(groups, rewards)
         flat = [reward for group in rewards for reward in group]
         mean = sum(flat) / len(flat)
@@ -206,6 +206,15 @@ class Trainer:
             mismatch=asdict(result.mismatch),
             seconds={"rollout": sampled - begun, "train": time.monotonic() - sampled},
         )
+
+    @contextmanager
+    def _threads_for_training(self) -> Iterator[None]:
+        import torch
+
+        small = self._model.num_parameters() < SMALL_MODEL
+        torch.set_num_threads(1 if small else min(MAX_THREADS, os.cpu_count() or 1))
+        yield
+        torch.set_num_threads(1)
 
     def _limited(self, what: str) -> Any:
         return time_limit(what, self._settings.deadlines.step_s, self._expired)

@@ -8,9 +8,11 @@ agree. The rendezvous is in `rendezvous`.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import torch
@@ -26,8 +28,12 @@ from vllm.distributed.weight_transfer.base import (
 
 from smokestack_payload.background import in_background
 from smokestack_payload.plugin import BACKEND
-from smokestack_payload.refit.packing import DEFAULT_BUCKET_BYTES, Bucket, TensorSpec, pack, plan_buckets, unpack
+from smokestack_payload.refit.buffers import BufferPool
+from smokestack_payload.refit.packing import DEFAULT_BUCKET_BYTES, Bucket, TensorSpec, pack, plan_buckets, take, unpack
 from smokestack_payload.refit.rendezvous import TransferGroup, host_group, join_group
+
+IN_FLIGHT = 2
+"""Broadcasts under way at once: with one alone, the line idles whenever loading takes longer than receiving."""
 
 
 @dataclass
@@ -93,6 +99,7 @@ class GlooWeightTransferEngine(WeightTransferEngine[GlooInitInfo, GlooUpdateInfo
 
     _group: TransferGroup | None = None
     _init: GlooInitInfo
+    _pool: BufferPool
 
     def init_transfer_engine(self, init_info: GlooInitInfo) -> None:
         """Join the trainer's group. A former group is dropped: a new trainer may attach to a living engine."""
@@ -100,6 +107,7 @@ class GlooWeightTransferEngine(WeightTransferEngine[GlooInitInfo, GlooUpdateInfo
         parallel = self.parallel_config
         rank = parallel.data_parallel_index * parallel.world_size + parallel.rank + init_info.rank_offset
         self._init = init_info
+        self._pool = BufferPool(init_info.bucket_bytes)
         self._group = join_group(
             init_info.master_address,
             init_info.master_port,
@@ -131,32 +139,30 @@ class GlooWeightTransferEngine(WeightTransferEngine[GlooInitInfo, GlooUpdateInfo
         if self._group is None:
             raise RuntimeError("the transfer group is not there: init_weight_transfer_engine comes first")
         buckets = plan_buckets(update_info.specs(), self._init.bucket_bytes)
+        begun = time.monotonic()
+        loading = 0.0
         received = self._received(self._group, buckets)
         if not self._init.overlap:
             received = iter(list(received))
-        loading = 0.0
-        begun = time.monotonic()
         for bucket, packed in received:
             load_begun = time.monotonic()
             self.model.load_weights(unpack(bucket, packed))
+            del packed
             loading += time.monotonic() - load_begun
         self._group.publish({"receive_and_load_s": time.monotonic() - begun, "load_s": loading})
 
     def _received(self, group: TransferGroup, buckets: list[Bucket]) -> Iterator[tuple[Bucket, torch.Tensor]]:
-        """Each bucket with its bytes; the next one is on its way while the caller works on this one.
+        """Each bucket with its bytes; the next ones are on their way while the caller works on this one.
 
-        Every bucket has a buffer of its own: the layer-by-layer reload keeps views of it until the layer is complete.
+        A bucket's buffer is not used for another one while a tensor refers to it: the layer-by-layer reload keeps
+        views of it until the layer is complete.
         """
-        pending = _Transfer.begin(group, self._buffer(buckets[0])) if buckets else None
-        for index, bucket in enumerate(buckets):
-            assert pending is not None
-            packed = pending.wait()
-            following = buckets[index + 1 : index + 2]
-            pending = _Transfer.begin(group, self._buffer(following[0])) if following else None
-            yield bucket, packed
-
-    def _buffer(self, bucket: Bucket) -> torch.Tensor:
-        return torch.empty(bucket.nbytes, dtype=torch.uint8, device=self.device)
+        pending: deque[_Transfer] = deque()
+        upcoming = iter(buckets)
+        for bucket in buckets:
+            for following in islice(upcoming, IN_FLIGHT - len(pending)):
+                pending.append(_Transfer.begin(group, take(following, self._pool)))
+            yield bucket, pending.popleft().wait()
 
     def shutdown(self) -> None:
         self._group = None
@@ -190,6 +196,7 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine[GlooTrainerIni
         self._source = source
         self._group: TransferGroup | None = group
         self._bucket_bytes = bucket_bytes
+        self._pool = BufferPool(bucket_bytes)
 
     @classmethod
     def trainer_init(
@@ -242,14 +249,14 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine[GlooTrainerIni
 
     def _broadcast(self, group: TransferGroup, buckets: list[Bucket]) -> None:
         tensors = iter(self._source)
-        in_flight: _Transfer | None = None
+        pending: deque[_Transfer] = deque()
         for bucket in buckets:
-            packed = pack(bucket, [_checked(slot.spec, *next(tensors)) for slot in bucket.slots])
-            if in_flight is not None:
-                in_flight.wait()
-            in_flight = _Transfer.begin(group, packed)
-        if in_flight is not None:
-            in_flight.wait()
+            packed = pack(bucket, [_checked(slot.spec, *next(tensors)) for slot in bucket.slots], self._pool)
+            if len(pending) == IN_FLIGHT:
+                pending.popleft().wait()
+            pending.append(_Transfer.begin(group, packed))
+        for transfer in pending:
+            transfer.wait()
 
     def shutdown(self) -> None:
         self._group = None

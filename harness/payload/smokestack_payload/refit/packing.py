@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from smokestack_payload.refit.buffers import BufferPool
+
 ALIGNMENT = 64
 """Bytes. A cache line, and a multiple of every element size."""
 
@@ -73,15 +75,22 @@ def count_buckets(metas: Iterable[Any], bucket_bytes: int) -> int:
     return len(plan_buckets(specs, bucket_bytes))
 
 
-def pack(bucket: Bucket, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The bucket's bytes (uint8, [nbytes]). A bucket of one contiguous tensor is that tensor's own memory."""
-    if len(tensors) == 1 and tensors[0].is_contiguous():
+def pack(bucket: Bucket, tensors: Sequence[torch.Tensor], pool: BufferPool) -> torch.Tensor:
+    """The bucket's bytes (uint8, [nbytes], on the CPU).
+
+    A bucket of one contiguous tensor that is there already is that tensor's own memory: it must not change meanwhile.
+    """
+    if len(tensors) == 1 and tensors[0].is_contiguous() and tensors[0].device.type == "cpu":
         return tensors[0].detach().reshape(-1).view(torch.uint8)
-    device = tensors[0].device if tensors else torch.device("cpu")
-    packed = torch.empty(bucket.nbytes, dtype=torch.uint8, device=device)
+    packed = take(bucket, pool)
     for view, tensor in zip(_views(bucket, packed), tensors, strict=True):
         view.copy_(tensor.detach())
     return packed
+
+
+def take(bucket: Bucket, pool: BufferPool) -> torch.Tensor:
+    """Room for the bucket's bytes."""
+    return pool.take(bucket.nbytes) if bucket.nbytes else torch.empty(0, dtype=torch.uint8)
 
 
 def unpack(bucket: Bucket, packed: torch.Tensor) -> list[tuple[str, torch.Tensor]]:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
 
+from smokestack_payload.background import in_background
+
 POLL_S = 0.02
 GO = "go"
 VERDICT = "verdict"
@@ -160,10 +162,19 @@ def _connected_store(address: str, port: int, rank: int, deadline: float) -> TCP
 
 
 def _form(store: TCPStore, rank: int, world_size: int, own_address: str, transfer_s: float) -> TransferGroup:
-    options: Any = ProcessGroupGloo._Options()
-    options._timeout = timedelta(seconds=transfer_s)
-    options._devices = [ProcessGroupGloo.create_device(hostname=own_address)]
-    gloo = ProcessGroupGloo(PrefixStore("gloo", store), rank, world_size, options)
+    """Form the group in a thread that may run on any CPU of the parent process; Gloo's threads inherit that.
+
+    vLLM binds a CPU worker to its own cores. Receiving must not share the one core that is busy loading.
+    """
+
+    def form() -> ProcessGroupGloo:
+        os.sched_setaffinity(0, os.sched_getaffinity(0) | os.sched_getaffinity(os.getppid()))
+        options: Any = ProcessGroupGloo._Options()
+        options._timeout = timedelta(seconds=transfer_s)
+        options._devices = [ProcessGroupGloo.create_device(hostname=own_address)]
+        return ProcessGroupGloo(PrefixStore("gloo", store), rank, world_size, options)
+
+    gloo = in_background("form-group", form).result(timeout=transfer_s)
     return TransferGroup(store, gloo, rank, world_size)
 
 
