@@ -1,7 +1,7 @@
 """The maths task: sums as chat prompts, and exact rewards. Imports no torch.
 
-Two profiles, chosen by the model folder's marker: single-digit sums in the tiny model's notation, and two-digit sums
-asked in words, for real chat models. Both are easy enough to be answered and hard enough to be missed sometimes.
+Two profiles of single-digit sums, chosen by the model folder's marker: in the tiny model's own notation, and asked in
+words for real chat models (SmolLM2-135M, sampled at temperature 1, answers about one in six right).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from smokestack_payload.model import read_marker
 
-NUMBER = re.compile(r"(?<![\d.])-?\d+(?![\d]|\.\d)")
+NUMBER = re.compile(r"(?<![0-9.])-?[0-9]+(?![0-9]|\.[0-9])")
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Task:
     def parse(self, text: str) -> int | None:
         """The number that the completion gives, None when it gives none."""
         if self.exact:
-            return int(text) if re.fullmatch(r"\d{1,9}", text) else None
+            return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
         numbers = NUMBER.findall(text.replace(",", ""))
         return int(numbers[-1]) if numbers else None
 
 
 DIGITS = Task(template="{left}+{right}=", smallest=0, largest=9, exact=True)
-WORDS = Task(template="What is {left} + {right}? Reply with the number only.", smallest=11, largest=99, exact=False)
+WORDS = Task(template="What is {left} + {right}? Reply with the number only.", smallest=1, largest=9, exact=False)
 
 
 def task_for(model_dir: Path) -> Task:
@@ -76,7 +76,7 @@ def probe_problems(task: Task) -> list[Problem]:
     """Four fixed problems whose answers the harness compares between engine and trainer, version by version."""
     low, high = task.smallest, task.largest
     middle = (low + high) // 2
-    return [task.problem(*pair) for pair in ((low + 3, low + 4), (middle, high), (high, low + 1), (high, high))]
+    return [task.problem(*pair) for pair in ((low + 3, low + 4), (middle, high), (high, low + 1), (low + 2, low + 2))]
 
 
 def encode_chat(tokenizer: Any, message: str) -> list[int]:

@@ -15,11 +15,14 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
+from torch.distributed import DistNetworkError, PrefixStore, ProcessGroupGloo, TCPStore
 
 from smokestack_payload.background import in_background
 
 POLL_S = 0.02
+FAREWELL_S = 0.2
+"""How long a store outlives a bad verdict, so that the workers can read it."""
+
 GO = "go"
 VERDICT = "verdict"
 SENDER = 0
@@ -77,6 +80,7 @@ def host_group(
             joined = [rank for rank in expected if rank not in missing]
             text = f"{problem}; expected ranks {expected}, joined {joined}, missing {missing}"
             store.set(VERDICT, text)
+            time.sleep(FAREWELL_S)
             raise RendezvousError(text)
         time.sleep(POLL_S)
     store.set(VERDICT, GO)
@@ -94,19 +98,24 @@ def join_group(
     if store.add(f"claims/{rank}", 1) > 1:
         raise RendezvousError(f"rank {rank} has joined already: two workers were given the same rank offset")
     store.set(_joined(rank), str(os.getpid()))
+    try:
+        verdict = _verdict(store, rank, world_size, deadline)
+    except DistNetworkError as error:
+        raise RendezvousError(f"rank {rank}: the trainer's store at {address}:{port} is gone: {error}") from error
+    if verdict != GO:
+        raise RendezvousError(f"rank {rank}: the trainer gave up: {verdict}")
+    return _form(store, rank, world_size, _address_towards(address, port), transfer_s)
+
+
+def _verdict(store: TCPStore, rank: int, world_size: int, deadline: float) -> str:
     while not store.check([VERDICT]):
         if time.monotonic() >= deadline:
             expected = list(range(1, world_size))
             joined = [other for other in expected if store.check([_joined(other)])]
-            raise RendezvousError(
-                f"rank {rank}: the trainer gave no go within {rendezvous_s:g} s; expected ranks {expected}, "
-                f"joined {joined}"
-            )
+            raise RendezvousError(f"rank {rank}: no go from the trainer; expected ranks {expected}, joined {joined}")
         time.sleep(POLL_S)
-    verdict = store.get(VERDICT).decode()
-    if verdict != GO:
-        raise RendezvousError(f"rank {rank}: the trainer gave up: {verdict}")
-    return _form(store, rank, world_size, _address_towards(address, port), transfer_s)
+    verdict: str = store.get(VERDICT).decode()
+    return verdict
 
 
 def _joined(rank: int) -> str:

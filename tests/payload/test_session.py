@@ -1,0 +1,186 @@
+"""The refit session against fake engines: order, version, and what failure means."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from conftest import FakeEngine
+from smokestack_payload.background import in_background
+from smokestack_payload.errors import RefitError
+from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.manifest import Expected
+from smokestack_payload.refit.session import RefitSession, State
+
+MakeEngine = Callable[[], FakeEngine]
+ROUND = ["/pause", "/start_weight_update", "/update_weights", "/finish_weight_update", "/reset_prefix_cache", "/resume"]
+
+
+class Source:
+    def metadata(self) -> list[Any]:
+        return [type("Meta", (), {"name": "w", "shape": (2,), "dtype": torch.float32})()]
+
+
+class Transfer:
+    """A backend whose collective takes part in the round as vLLM's engines do; `stuck` makes it never end."""
+
+    def __init__(self, fleet: EngineFleet, stuck: bool = False) -> None:
+        self.fleet = fleet
+        self.stuck = stuck
+        self.sent = 0
+
+    def send_weights(self) -> None:
+        self.sent += 1
+        self.fleet.start_weight_update()
+        reply = in_background("update", self.fleet.update_weights, {"names": ["w"]})
+        if self.stuck:
+            threading.Event().wait(timeout=30)
+        reply.result()
+        self.fleet.finish_weight_update()
+
+    def shutdown(self) -> None:
+        return
+
+
+def started(*engines: FakeEngine, stuck: bool = False, limit_s: float = 5.0) -> tuple[RefitSession, Transfer]:
+    fleet = EngineFleet([engine.address(1 + index) for index, engine in enumerate(engines)])
+    transfer = Transfer(fleet, stuck)
+    session = RefitSession(fleet, Source(), Expected({"w": (2,)}, "float32"), limit_s)
+
+    def connect(client: EngineFleet, _: Any) -> Transfer:
+        client.init_weight_transfer_engine({"master_port": 1, "rank_offset": 1})
+        return transfer
+
+    session.initialise(connect, limit_s)
+    return session, transfer
+
+
+def failure(session: RefitSession, version: int = 1) -> RefitError:
+    with pytest.raises(RefitError) as caught:
+        session.refit(version)
+    return caught.value
+
+
+def test_a_refit_goes_through_all_phases_in_order_on_every_engine(make_engine: MakeEngine) -> None:
+    one, two = make_engine(), make_engine()
+    session, _ = started(one, two)
+    report = session.refit(3)
+    for engine in (one, two):
+        assert engine.paths[1:] == ROUND
+        assert ("/finish_weight_update", {"weight_version": "3"}) in engine.calls
+    assert report.version == 3
+    assert set(report.seconds) == {"pause", "start", "update", "finish", "reset", "resume", "total"}
+    assert report.seconds["total"] >= report.seconds["update"] > 0
+    assert report.engines == [one.url, two.url]
+    assert session.state is State.READY
+
+
+def test_each_engine_is_told_its_own_rank_offset(make_engine: MakeEngine) -> None:
+    engines = [make_engine(), make_engine()]
+    started(*engines)
+    assert [engine.calls[0][1]["init_info"]["rank_offset"] for engine in engines] == [1, 2]
+
+
+def test_an_engine_that_rejects_the_update_ends_the_refit_at_once(make_engine: MakeEngine) -> None:
+    """F02: status 500 to the update while the trainer's collective has begun, and will never end by itself."""
+    engine = make_engine()
+    session, _ = started(engine, stuck=True, limit_s=20)
+    engine.fail("/update_weights", 500, "no parameter named w")
+    begun = time.monotonic()
+    error = failure(session)
+    assert time.monotonic() - begun < 5
+    assert "status 500" in error.what
+    assert "no parameter named w" in error.what
+    assert engine.url in error.what
+    assert error.poisoned == (engine.url,)
+    assert "/resume" not in engine.paths
+    assert "/finish_weight_update" not in engine.paths
+
+
+def test_an_update_that_never_answers_ends_at_the_deadline(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, _ = started(engine, limit_s=0.5)
+    engine.hang("/update_weights")
+    begun = time.monotonic()
+    error = failure(session)
+    assert time.monotonic() - begun < 3
+    assert "update" in error.what + str(error.found)
+    assert error.poisoned == (engine.url,)
+    assert "/resume" not in engine.paths
+
+
+def test_a_collective_that_never_ends_is_abandoned_at_the_deadline(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, _ = started(engine, stuck=True, limit_s=0.5)
+    error = failure(session)
+    assert "did not end in time" in error.what
+    assert "abandoned" in str(error.found)
+    assert error.poisoned == (engine.url,)
+
+
+def test_a_poisoned_session_touches_no_engine_again(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, transfer = started(engine)
+    engine.fail("/finish_weight_update", 500, "broken")
+    failure(session)
+    assert session.state is State.POISONED
+    calls, sent = len(engine.calls), transfer.sent
+    error = failure(session, 2)
+    assert error.poisoned == (engine.url,)
+    assert (len(engine.calls), transfer.sent) == (calls, sent)
+
+
+def test_when_one_of_two_engines_fails_both_stay_paused_and_are_named(make_engine: MakeEngine) -> None:
+    good, bad = make_engine(), make_engine()
+    session, _ = started(good, bad)
+    bad.fail("/update_weights", 500, "out of memory")
+    error = failure(session)
+    assert set(error.poisoned) == {good.url, bad.url}
+    assert f"{bad.url}/update_weights" in error.what
+    assert f"{good.url}/update_weights" not in error.what
+    assert "/resume" not in good.paths + bad.paths
+
+
+def test_a_cache_that_was_not_reset_is_a_failure(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, _ = started(engine)
+    engine.on("/reset_prefix_cache", lambda _: (200, {"success": False}))
+    assert "reset" in failure(session).what
+    assert "/resume" not in engine.paths
+
+
+def test_weights_that_do_not_fit_are_refused_before_the_pause(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, _ = started(engine)
+    session._expected = Expected({"w": (3,)}, "float32")
+    before = list(engine.paths)
+    error = failure(session)
+    assert "nothing was sent" in error.what
+    assert error.poisoned == ()
+    assert engine.paths == before
+    assert session.state is State.READY
+
+
+def test_a_refit_needs_a_group(make_engine: MakeEngine) -> None:
+    session = RefitSession(EngineFleet([make_engine().address()]), Source(), Expected({"w": (2,)}, "float32"), 1)
+    assert "session is new" in failure(session).what
+
+
+def test_a_redirect_is_not_followed(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, _ = started(engine)
+    engine.on("/pause", lambda _: (307, {}))
+    assert "status 307" in failure(session).what
+
+
+def test_an_engine_that_is_gone_is_named(make_engine: MakeEngine, free_port: int) -> None:
+    engine = make_engine()
+    session, _ = started(engine)
+    session._fleet._engines[0].address = type(engine.address())(f"http://127.0.0.1:{free_port}", 1, 1)
+    error = failure(session)
+    assert "no answer" in error.what
+    assert str(free_port) in error.what

@@ -1,0 +1,248 @@
+"""The trainer process over its two pipes, against a fake frontend and an engine with a real Gloo worker inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import FakeEngine
+from smokestack_payload import model as models
+from smokestack_payload.errors import ProtocolError
+from smokestack_payload.rollout import ROUTE
+from smokestack_payload.settings import Plan, TrainerSettings
+from test_gloo import worker
+from test_rollout import answer
+
+MakeEngine = Callable[[], FakeEngine]
+STEPS = 2
+
+
+class Process:
+    """A trainer process and the harness's ends of its pipes."""
+
+    def __init__(self, config: Path) -> None:
+        events_read, events_write = os.pipe()
+        commands_read, commands_write = os.pipe()
+        argv = [sys.executable, "-m", "smokestack_payload.trainer", "--config", str(config)]
+        argv += ["--events-fd", str(events_write), "--commands-fd", str(commands_read)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self.popen = subprocess.Popen(
+            argv, pass_fds=(events_write, commands_read), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        os.close(events_write)
+        os.close(commands_read)
+        self.events = os.fdopen(events_read, encoding="utf-8")
+        self.commands = os.fdopen(commands_write, "w", encoding="utf-8")
+
+    def next(self) -> dict[str, Any]:
+        event: dict[str, Any] = json.loads(self.events.readline())
+        return event
+
+    def send(self, **command: Any) -> None:
+        self.commands.write(json.dumps(command) + "\n")
+        self.commands.flush()
+
+    def close(self) -> None:
+        self.popen.kill()
+        self.popen.communicate()
+        self.events.close()
+        self.commands.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Path], Process]]:
+    running: list[Process] = []
+
+    def make(config: Path) -> Process:
+        running.append(Process(config))
+        return running[-1]
+
+    yield make
+    for process in running:
+        process.close()
+
+
+def configuration(folder: Path, model_dir: Path, **changes: Any) -> Path:
+    values = {
+        "model_dir": str(model_dir),
+        "warm_weights": None,
+        "warm_cache": None,
+        "device": "cpu",
+        "steps": STEPS,
+        "seed": 1,
+        "bucket_bytes": 200_000,
+        "grpo": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 4, "learning_rate": 1e-3},
+        "deadlines": {"request_s": 10, "rendezvous_s": 20, "refit_s": 20, "step_s": 60},
+        "backend": "gloo",
+        "probe_new_tokens": 4,
+    }
+    path = folder / "trainer.json"
+    path.write_text(json.dumps({**values, **changes}), encoding="utf-8")
+    return path
+
+
+def live_engine(engine: FakeEngine) -> Any:
+    """Give the fake engine a real worker; returns its model, which records what was loaded."""
+    receiver = worker()
+
+    def initialise(body: Any) -> tuple[int, Any]:
+        receiver.init_transfer_engine(receiver.parse_init_info(body["init_info"]))
+        return 200, {}
+
+    def update(body: Any) -> tuple[int, Any]:
+        receiver.update_weights(body["update_info"])
+        return 200, {}
+
+    engine.on("/init_weight_transfer_engine", initialise)
+    engine.on("/update_weights", update)
+    return receiver.model
+
+
+def live_frontend(frontend: FakeEngine) -> None:
+    """Every first sample of a group is right, every second one wrong, in the digits' notation."""
+    lock, count = threading.Lock(), [0]
+
+    def respond(body: Any) -> tuple[int, Any]:
+        with lock:
+            count[0] += 1
+        left, right = body["token_ids"][1], body["token_ids"][3]
+        total = (left - ZERO) + (right - ZERO)
+        shown = str(total if body["sampling_params"]["seed"] % 2 else total + 1)
+        return 200, answer([*(ZERO + int(digit) for digit in shown), 257], [-1.0] * (len(shown) + 1))
+
+    frontend.on(ROUTE, respond)
+
+
+ZERO = 15
+"""The token of "0" in the byte-level vocabulary."""
+
+
+def plan(frontend: FakeEngine, engine: FakeEngine, port: int) -> dict[str, Any]:
+    return {
+        "command": "plan",
+        "frontend_url": frontend.url,
+        "served_model_name": "tiny",
+        "engines": [{"admin_url": engine.url + "/", "world_size": 1, "rank_offset": 1}],
+        "world_size": 2,
+        "master_address": "127.0.0.1",
+        "master_port": port,
+        "headers": {"x-key": "k"},
+    }
+
+
+def test_the_whole_protocol_in_order(
+    tmp_path: Path, make_engine: MakeEngine, start: Callable[[Path], Process], free_port: int
+) -> None:
+    base, _ = models.make_tiny(tmp_path / "tiny")
+    engine, frontend = make_engine(), make_engine()
+    received = live_engine(engine)
+    live_frontend(frontend)
+    trainer = start(configuration(tmp_path, base))
+    ready = trainer.next()
+    assert ready["kind"] == "trainer.ready", ready
+    assert ready["warmup"] is None
+    assert ready["stop_token_ids"] == [257]
+    assert len(ready["probe_prompts"]) == 4
+    trainer.send(**plan(frontend, engine, free_port))
+    assert trainer.next()["world_size"] == 2
+    probes = []
+    for version in range(STEPS + 1):
+        if version:
+            step = trainer.next()
+            assert (step["kind"], step["step"], step["version_sampled"]) == ("step", version, version - 1), step
+            assert (step["rollouts"], step["errored"]) == (4, 0)
+            assert all(sorted(group["rewards"]) == [0.0, 1.0] for group in step["rewards"]["groups"])
+            assert step["grad_norm"] > 0
+        refit = trainer.next()
+        assert (refit["kind"], refit["version"]) == ("refit", version), refit
+        assert refit["bytes"] == ready["bytes"]
+        assert refit["buckets"] > 1
+        assert refit["engines"] == [engine.url]
+        assert set(received.loaded) == {name for name, _ in models.load(base, "cpu")[0].named_parameters()}
+        probe = trainer.next()
+        assert (probe["kind"], probe["version"]) == ("probe", version)
+        assert [one["prompt_ids"] for one in probe["probes"]] == ready["probe_prompts"]
+        probes.append(probe["probes"])
+        trainer.send(command="continue", version=version)
+    assert trainer.next()["kind"] == "trainer.done"
+    assert trainer.popen.wait(timeout=20) == 0
+    for one, two in pairwise(probes):
+        changes = torch.tensor(one[0]["prompt_logprobs"]) - torch.tensor(two[0]["prompt_logprobs"])
+        assert changes.abs().max() > 1e-3, "a step that does not move the policy proves nothing"
+    labels = [body["weight_version"] for path, body in engine.calls if path == "/finish_weight_update"]
+    assert labels == ["0", "1", "2"]
+
+
+def test_a_failed_refit_is_reported_with_the_poisoned_engine_and_ends_the_process(
+    tmp_path: Path, make_engine: MakeEngine, start: Callable[[Path], Process], free_port: int
+) -> None:
+    base, _ = models.make_tiny(tmp_path / "tiny")
+    engine, frontend = make_engine(), make_engine()
+    live_engine(engine)
+    engine.fail("/update_weights", 500, "no parameter named model.wrong")
+    trainer = start(configuration(tmp_path, base))
+    assert trainer.next()["kind"] == "trainer.ready"
+    trainer.send(**plan(frontend, engine, free_port))
+    assert trainer.next()["kind"] == "transfer.initialised"
+    event = trainer.next()
+    assert event["kind"] == "trainer.error", event
+    assert event["error"]["kind"] == "refit"
+    assert "no parameter named model.wrong" in event["error"]["what"]
+    assert event["error"]["poisoned"] == [engine.url]
+    assert trainer.popen.wait(timeout=5) == 1, "the stuck broadcast must not keep the process alive"
+    assert "/resume" not in engine.paths
+
+
+def test_the_end_of_the_command_pipe_ends_the_process(tmp_path: Path, start: Callable[[Path], Process]) -> None:
+    base, _ = models.make_tiny(tmp_path / "tiny")
+    trainer = start(configuration(tmp_path, base))
+    trainer.commands.close()
+    assert trainer.popen.wait(timeout=20) == 1
+
+
+def test_stop_ends_the_process_politely(tmp_path: Path, start: Callable[[Path], Process]) -> None:
+    base, _ = models.make_tiny(tmp_path / "tiny")
+    trainer = start(configuration(tmp_path, base))
+    trainer.send(command="stop")
+    assert trainer.next()["kind"] == "trainer.ready"
+    assert trainer.popen.wait(timeout=20) == 0
+
+
+def test_an_unknown_field_of_the_configuration_is_an_error_that_names_it(
+    tmp_path: Path, start: Callable[[Path], Process]
+) -> None:
+    trainer = start(configuration(tmp_path, tmp_path, stepz=3))
+    event = trainer.next()
+    assert event["kind"] == "trainer.error"
+    assert event["error"]["kind"] == "protocol"
+    assert "stepz" in event["error"]["found"]
+    assert trainer.popen.wait(timeout=5) == 1
+
+
+def test_settings_have_defaults_and_refuse_what_cannot_be_trained() -> None:
+    settings = TrainerSettings.parse({"model_dir": "m"})
+    assert (settings.steps, settings.backend, settings.grpo.group_size) == (4, "gloo", 8)
+    with pytest.raises(ProtocolError, match="temperature"):
+        TrainerSettings.parse({"model_dir": "m", "grpo": {"temperature": 0.7}})
+    with pytest.raises(ProtocolError, match="groups to compare"):
+        TrainerSettings.parse({"model_dir": "m", "grpo": {"group_size": 1}})
+    with pytest.raises(ProtocolError, match="grpo is not an object"):
+        TrainerSettings.parse({"model_dir": "m", "grpo": 3})
+
+
+def test_a_plan_without_engines_or_with_a_missing_field_is_refused() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        Plan.parse({"command": "plan", "engines": []})
+    assert "master_port" in str(caught.value.found)
+    values = dict.fromkeys(("frontend_url", "served_model_name", "master_address"), "x")
+    with pytest.raises(ProtocolError, match="names no engine"):
+        Plan.parse({**values, "world_size": 1, "master_port": 1, "engines": []})
