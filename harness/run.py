@@ -12,7 +12,8 @@ from typing import Any
 
 from harness import dryrun
 from harness.bringup import first_generation, install, make_model, new_stack, observer_of, phase
-from harness.errors import SmokestackError
+from harness.clock import Deadline
+from harness.errors import SmokestackError, TrainingError
 from harness.events import BEFORE_TRANSFER, Phase, Teardown
 from harness.manifest import Manifest
 from harness.observer import Observer
@@ -119,8 +120,21 @@ class SmokeRun:
         follower.train(self._plan(stack), self.session.config.steps)
         stack.may_end(TRAINER)
         self.session.emit(observer_of(self.session, stack).generate("after"))
+        self._await_trainers_end(stack)
         stack.require_same_topology()
         self.session.emit(stack.identities("end"))
+
+    def _await_trainers_end(self, stack: Stack) -> None:
+        """It is done; it must now also leave, and with status 0."""
+        clock, seconds = self.session.clock, self.session.config.deadlines.request_s
+        if stack.processes[TRAINER].wait(Deadline.after(clock, seconds), clock) is None:
+            raise TrainingError(
+                "the trainer is done but does not end",
+                expected=f"its process ends within {seconds:g} s",
+                found="it still runs",
+                log=self.session.run_dir.log(TRAINER),
+            )
+        stack.watch()
 
     def _observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> None:
         stack.require_same_topology()

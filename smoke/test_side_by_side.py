@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smoke.runner import Command, assert_nothing_left
+from smoke.runner import Command, assert_nothing_left, harness, processes_of, read_events
 
 NAMES = ("vllm-rs serve tiny", "VLLM::EngineCore", "python -m dynamo.frontend", "etcd --data-dir")
 
@@ -38,11 +38,27 @@ def bystanders() -> Iterator[list[subprocess.Popen[bytes]]]:
 def test_two_runs_and_the_bystanders_do_not_disturb_each_other(
     bystanders: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    runs = {steps: Command("smoke", "--steps", str(steps), run_dir=tmp_path / str(steps)) for steps in (1, 8)}
-    outcomes = {steps: run.wait() for steps, run in runs.items()}
-    for steps, outcome in outcomes.items():
-        assert outcome.returncode == 0, outcome.explain()
-        assert outcome.verdict["policy_versions"] == list(range(steps + 1))
-        assert_nothing_left(outcome)
+    """One run is kept up, so that the other's teardown has something that it must not touch."""
+    kept = Command("smoke", "--steps", "1", "--keep-up", run_dir=tmp_path / "kept")
+    try:
+        _check_both(kept, tmp_path)
+    finally:
+        down = harness("down", run_dir=kept.run_dir)
+    assert down.returncode == 0, down.explain()
+    assert processes_of(read_events(kept.run_dir)) == []
     assert [process.poll() for process in bystanders] == [None] * len(NAMES)
-    assert {os.getsid(process.pid) for process in bystanders} & {process.pid for process in bystanders}
+
+
+def _check_both(kept: Command, tmp_path: Path) -> None:
+    ended = Command("smoke", "--steps", "8", run_dir=tmp_path / "ended").wait()
+    assert ended.returncode == 0, ended.explain()
+    assert ended.verdict["policy_versions"] == list(range(9))
+    assert_nothing_left(ended)
+
+    standing = kept.wait()
+    assert standing.returncode == 0, standing.explain()
+    checks = {check["id"]: check["status"] for check in standing.verdict["checks"]}
+    assert [check for check, status in checks.items() if status != "pass"] == ["teardown.clean"]
+    assert checks["teardown.clean"] == "skip"
+    (document,) = json.loads(harness("status", "--json", run_dir=standing.run_dir).stdout)
+    assert document["alive"] == dict.fromkeys(("etcd", "engine-0", "frontend", "sidecar-0"), True)
