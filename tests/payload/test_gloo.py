@@ -10,14 +10,12 @@ import pytest
 import torch
 from smokestack_payload.background import in_background
 from smokestack_payload.refit.gloo import (
-    GlooInitInfo,
-    GlooTrainerInitInfo,
     GlooTrainerWeightTransferEngine,
-    GlooUpdateInfo,
     GlooWeightTransferEngine,
     refresh_tied_layers,
 )
 from smokestack_payload.refit.rendezvous import RendezvousError, host_group, join_group
+from smokestack_payload.refit.wire import GlooInitInfo, GlooTrainerInitInfo, GlooUpdateInfo
 
 WAIT_S = 20
 

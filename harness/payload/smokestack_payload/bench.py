@@ -62,9 +62,9 @@ def _series(
     from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 
     from smokestack_payload.refit.admin import EngineFleet
-    from smokestack_payload.refit.gloo import GlooTrainerInitInfo
     from smokestack_payload.refit.manifest import read_expected
     from smokestack_payload.refit.session import RefitSession
+    from smokestack_payload.refit.wire import GlooTrainerInitInfo
 
     session = RefitSession(EngineFleet([address]), source, read_expected(model_dir, "float32"), LIMIT_S)
     init_info = GlooTrainerInitInfo(

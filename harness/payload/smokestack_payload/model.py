@@ -127,7 +127,9 @@ def load(folder: Path, device: str) -> tuple[Any, Any]:
     """Model (float32, on `device`) and tokenizer of a local folder. Nothing is fetched."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     return model.to(device), tokenizer

@@ -21,7 +21,7 @@ def connector(settings: TrainerSettings, plan: Plan) -> Callable[[EngineFleet, A
     def connect(fleet: EngineFleet, source: Any) -> Any:
         from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 
-        from smokestack_payload.refit.gloo import GlooTrainerInitInfo
+        from smokestack_payload.refit.wire import GlooTrainerInitInfo
 
         init_info = GlooTrainerInitInfo(
             rank=0,

@@ -11,84 +11,23 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from vllm.distributed.weight_transfer.base import (
-    TrainerInitInfo,
     TrainerWeightTransferEngine,
     VLLMWeightSyncClient,
     WeightSource,
     WeightTransferEngine,
-    WeightTransferInitInfo,
-    WeightTransferUpdateInfo,
 )
 
 from smokestack_payload.background import in_background
-from smokestack_payload.plugin import BACKEND
 from smokestack_payload.refit.buffers import BufferPool
-from smokestack_payload.refit.packing import DEFAULT_BUCKET_BYTES, Bucket, TensorSpec, pack, plan_buckets, take, unpack
+from smokestack_payload.refit.packing import Bucket, TensorSpec, pack, plan_buckets, take, unpack
 from smokestack_payload.refit.rendezvous import TransferGroup, host_group, join_group
-
-IN_FLIGHT = 2
-"""Broadcasts under way at once: with one alone, the line idles whenever loading takes longer than receiving."""
-
-
-@dataclass
-class GlooInitInfo(WeightTransferInitInfo):
-    """Worker side. `rank_offset` is the group rank of the engine's first worker; sizes in bytes, times in seconds.
-
-    `overlap` False receives everything before the first load; only the bench asks for it.
-    """
-
-    master_address: str
-    master_port: int
-    rank_offset: int
-    world_size: int
-    bucket_bytes: int = DEFAULT_BUCKET_BYTES
-    rendezvous_s: float = 60.0
-    transfer_s: float = 120.0
-    overlap: bool = True
-
-
-@dataclass
-class GlooUpdateInfo(WeightTransferUpdateInfo):
-    """What the trainer is about to broadcast: parallel lists over tensors, in sending order."""
-
-    names: list[str]
-    dtype_names: list[str]
-    shapes: list[list[int]]
-
-    def specs(self) -> list[TensorSpec]:
-        """Raises ValueError for lists of unequal length, names given twice, or a type that torch does not have."""
-        if not len(self.names) == len(self.dtype_names) == len(self.shapes):
-            raise ValueError(
-                f"names, dtype_names and shapes differ in length: "
-                f"{len(self.names)}, {len(self.dtype_names)}, {len(self.shapes)}"
-            )
-        if len(set(self.names)) != len(self.names):
-            raise ValueError(f"named twice: {sorted({name for name in self.names if self.names.count(name) > 1})}")
-        return [
-            TensorSpec(name, _dtype(dtype_name), tuple(shape))
-            for name, dtype_name, shape in zip(self.names, self.dtype_names, self.shapes, strict=True)
-        ]
-
-
-@dataclass
-class GlooTrainerInitInfo(TrainerInitInfo):
-    """Trainer side. `world_size` counts the trainer (rank 0) and every worker of every engine."""
-
-    backend: ClassVar[str] = BACKEND
-
-    master_address: str
-    master_port: int
-    world_size: int
-    bucket_bytes: int = DEFAULT_BUCKET_BYTES
-    rendezvous_s: float = 60.0
-    transfer_s: float = 120.0
-    overlap: bool = True
+from smokestack_payload.refit.wire import IN_FLIGHT, GlooInitInfo, GlooTrainerInitInfo, GlooUpdateInfo, Transfer
 
 
 class GlooWeightTransferEngine(WeightTransferEngine[GlooInitInfo, GlooUpdateInfo]):
@@ -157,11 +96,11 @@ class GlooWeightTransferEngine(WeightTransferEngine[GlooInitInfo, GlooUpdateInfo
         A bucket's buffer is not used for another one while a tensor refers to it: the layer-by-layer reload keeps
         views of it until the layer is complete.
         """
-        pending: deque[_Transfer] = deque()
+        pending: deque[Transfer] = deque()
         upcoming = iter(buckets)
         for bucket in buckets:
             for following in islice(upcoming, IN_FLIGHT - len(pending)):
-                pending.append(_Transfer.begin(group, take(following, self._pool)))
+                pending.append(Transfer.begin(group, take(following, self._pool)))
             yield bucket, pending.popleft().wait()
 
     def shutdown(self) -> None:
@@ -249,34 +188,17 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine[GlooTrainerIni
 
     def _broadcast(self, group: TransferGroup, buckets: list[Bucket]) -> None:
         tensors = iter(self._source)
-        pending: deque[_Transfer] = deque()
+        pending: deque[Transfer] = deque()
         for bucket in buckets:
             packed = pack(bucket, [_checked(slot.spec, *next(tensors)) for slot in bucket.slots], self._pool)
             if len(pending) == IN_FLIGHT:
                 pending.popleft().wait()
-            pending.append(_Transfer.begin(group, packed))
+            pending.append(Transfer.begin(group, packed))
         for transfer in pending:
             transfer.wait()
 
     def shutdown(self) -> None:
         self._group = None
-
-
-@dataclass(frozen=True)
-class _Transfer:
-    """One broadcast under way, with the buffer it reads or fills. An empty buffer never travels."""
-
-    work: Any
-    packed: torch.Tensor
-
-    @classmethod
-    def begin(cls, group: TransferGroup, packed: torch.Tensor) -> Self:
-        return cls(group.begin_broadcast(packed) if packed.numel() else None, packed)
-
-    def wait(self) -> torch.Tensor:
-        if self.work is not None:
-            self.work.wait()
-        return self.packed
 
 
 def _shared(init_info: GlooTrainerInitInfo) -> dict[str, Any]:
@@ -296,10 +218,3 @@ def _checked(spec: TensorSpec, name: str, tensor: torch.Tensor) -> torch.Tensor:
     if found != spec:
         raise ValueError(f"the source yields {found}, but its metadata announced {spec}")
     return tensor
-
-
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"{name!r} is not a torch dtype")
-    return dtype
