@@ -18,7 +18,7 @@ from harness.observer import Observer
 from harness.provision import ModelFolder, Provisioner
 from harness.services.context import FRONTEND_PORT, ServiceContext
 from harness.session import Session
-from harness.stack import Stack
+from harness.stack import Stack, no_more
 
 
 @contextmanager
@@ -49,6 +49,7 @@ def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> M
         tmp_dir=config.tmp_dir,
         cache_dir=config.project_root / ".cache" / "models",
     )
+    session.note(f"model {session.request.model.served_name}")
     maker = provisioner(session, lambda _line: None)
     made = maker.model(session.request.model, config.environment, environment, warm=warm)
     serve = made.warm_cache if warm and made.warm_cache is not None else made.serve
@@ -56,9 +57,9 @@ def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> M
     return made
 
 
-def new_stack(session: Session, manifest: Manifest) -> Stack:
+def new_stack(session: Session, manifest: Manifest, *, meanwhile: Callable[[], None] = no_more) -> Stack:
     context = ServiceContext(session.config, manifest, os.environ)
-    return Stack(context, clock=session.clock, emit=session.emit)
+    return Stack(context, clock=session.clock, emit=session.emit, meanwhile=meanwhile)
 
 
 def observer_of(session: Session, stack: Stack) -> Observer:

@@ -69,7 +69,7 @@ class SmokeRun:
             manifest = install(self.session)
         with phase(self.session, "ready"):
             model = make_model(self.session, manifest)
-            stack = self.stack = new_stack(self.session, manifest)
+            stack = self.stack = new_stack(self.session, manifest, meanwhile=self._hear_trainer)
             self._launch_trainer(stack, manifest, model)
             stack.start()
             first_generation(self.session, observer_of(self.session, stack))
@@ -97,6 +97,9 @@ class SmokeRun:
         spec = trainer_service.spec(stack.context, config_file=file, events_fd=events_fd, commands_fd=commands_fd)
         stack.launch(spec)
         self.channel.child_started()
+
+    def _hear_trainer(self) -> None:
+        self.channel.hear(self.session.emit_from_trainer)
 
     def _follow(self, stack: Stack) -> Follower:
         """Wait for the trainer, and look at the stack once before the first transfer."""

@@ -39,13 +39,28 @@ SNAPSHOT_INTERVAL_S = 0.1
 LAST_WORDS_S = 1.0
 
 
-class Stack:
-    """The services of one run. `emit` records each event; `clock` ends every wait when the run is interrupted."""
+def no_more() -> None:
+    """What a wait does meanwhile when there is nothing else to do."""
 
-    def __init__(self, context: ServiceContext, *, clock: Clock, emit: Callable[[BaseEvent], None]) -> None:
+
+class Stack:
+    """The services of one run. `emit` records each event; `clock` ends every wait when the run is interrupted.
+
+    `meanwhile` is called in every round of a wait, for the work that would otherwise lie until the stack is ready.
+    """
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        *,
+        clock: Clock,
+        emit: Callable[[BaseEvent], None],
+        meanwhile: Callable[[], None] = no_more,
+    ) -> None:
         self.context = context
         self._clock = clock
         self._emit = emit
+        self._meanwhile = meanwhile
         self._processes: dict[str, Process] = {}
         self._began: dict[str, float] = {}
         self._vitals: dict[str, Vitals] = {}
@@ -101,6 +116,7 @@ class Stack:
 
     def watch(self) -> None:
         """Raise ServiceDiedError if a service has ended, or an engine's inner process has ended or stands still."""
+        self._meanwhile()
         for name, process in self._processes.items():
             returncode = process.poll()
             if returncode is None:
@@ -109,10 +125,20 @@ class Stack:
             if name in self._may_end and returncode == 0:
                 self._tell_exit(name, returncode, expected=True)
             elif self._has_had_its_say(name):
-                self._tell_exit(name, returncode, expected=False)
-                process.check_alive()
-        for vitals in self._vitals.values():
-            vitals.check()
+                self._raise_if_ended(name)
+        for name, vitals in self._vitals.items():
+            try:
+                vitals.check()
+            except ServiceDiedError:
+                # The leader may have ended since it was asked; its exit status then says more.
+                self._raise_if_ended(name)
+                raise
+
+    def _raise_if_ended(self, name: str) -> None:
+        returncode = self._processes[name].poll()
+        if returncode is not None:
+            self._tell_exit(name, returncode, expected=False)
+            self._processes[name].check_alive()
 
     def _has_had_its_say(self, name: str) -> bool:
         """Whether an end may be reported. The trainer's last event says more than its exit status: let it be read."""

@@ -11,7 +11,9 @@ import json
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ class TrainerChannel:
         commands_read, self._commands_write = os.pipe()
         self.child_fds = (events_write, commands_read)
         self._queue: queue.Queue[Event | None] = queue.Queue()
+        self._heard: deque[Event | None] = deque()
         self._reader: threading.Thread | None = None
         self._closed = False
 
@@ -58,9 +61,18 @@ class TrainerChannel:
                 found="the reading end is closed",
             ) from None
 
+    def hear(self, emit: Callable[[Event], None]) -> None:
+        """Take what has arrived and record it, whoever is waiting for what."""
+        with suppress(queue.Empty):
+            while True:
+                event = self._queue.get_nowait()
+                if event is not None:
+                    emit(event)
+                self._heard.append(event)
+
     def receive(self) -> Event | None:
-        """The next event, if one is there. Raises `queue.Empty` otherwise; None is the end of the stream."""
-        return self._queue.get_nowait()
+        """The next event that was heard. Raises IndexError when there is none; None is the end of the stream."""
+        return self._heard.popleft()
 
     def close(self) -> None:
         """Close our ends; the trainer takes the end of the command pipe as the order to leave. Idempotent."""
@@ -141,7 +153,6 @@ class Follower:
     def _expect(self, kind: str, seconds: float, *, field: str | None = None, value: int | None = None) -> Event:
         deadline = Deadline.after(self.clock, seconds)
         event = self._next(kind, deadline)
-        self.emit(event)
         if event["kind"] == "trainer.error":
             raise self._failure(event.get("error", {}))
         wanted = kind if field is None else f"{kind} with {field} {value}"
@@ -152,9 +163,10 @@ class Follower:
 
     def _next(self, kind: str, deadline: Deadline) -> Event:
         while True:
+            self.channel.hear(self.emit)
             try:
                 event = self.channel.receive()
-            except queue.Empty:
+            except IndexError:
                 self._still_waiting(kind, deadline)
                 continue
             if event is None:

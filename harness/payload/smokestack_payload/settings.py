@@ -20,7 +20,7 @@ class GrpoSettings:
     group_size: int = 8
     max_new_tokens: int = 8
     temperature: float = 1.0
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-4
     clip_low: float = 0.2
     clip_high: float = 0.2
     seed: int = 20260
