@@ -15,7 +15,7 @@ TOLERANCE = 1e-3
 """Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
 
 It has to lie well above the rounding of the same weights through two implementations, and well below what one optimizer
-step moves. A first value, not calibrated: every run reports what it measured for both, as the `found` of
+step moves; docs/adr/0006-content-evidence.md has the measurements. Every run reports its own, as the `found` of
 `policy.weights-match` (largest difference) and of `policy.weights-changed` (smallest change).
 """
 
