@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from smoke.runner import Outcome, harness
+
+# A shell starts a background job with SIGINT ignored, and every child would inherit that. The tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
