@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
-from smoke.runner import Outcome, harness
+from smoke.runner import ROOT, Outcome, harness
 
 # A shell starts a background job with SIGINT ignored, and every child would inherit that. The tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def model_folder(default_run: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete model folder of the caller's own: a copy of the warmed-up tiny model."""
+    assert default_run.returncode == 0, default_run.explain()
+    folder = tmp_path_factory.mktemp("models") / "a model of my own"
+    shutil.copytree(next((ROOT / ".cache" / "models").glob("tiny-*/warm")), folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

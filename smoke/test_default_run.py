@@ -76,8 +76,9 @@ def test_rollouts_are_the_trainers_policy(default_run: Outcome) -> None:
 def test_the_evidence_is_complete(default_run: Outcome) -> None:
     names = {path.name for path in default_run.run_dir.iterdir()}
     assert {"verdict.json", "config.json", "events.jsonl", "junit.xml", "environment.json", "logs"} <= names
-    logs = {path.stem for path in (default_run.run_dir / "logs").glob("*.log") if path.stat().st_size}
-    assert {"etcd", "engine-0", "frontend", "sidecar-0", "trainer"} <= logs
+    logs = {path.stem: path.stat().st_size for path in (default_run.run_dir / "logs").glob("*.log")}
+    assert {"etcd", "engine-0", "frontend", "sidecar-0", "trainer"} <= logs.keys()
+    assert all(logs[name] for name in ("etcd", "engine-0", "frontend", "sidecar-0")), logs
 
 
 def test_warm_total_stays_near_the_engines_own_start(default_run: Outcome) -> None:

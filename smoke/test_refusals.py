@@ -32,17 +32,11 @@ def test_a_usage_error_has_status_2_and_makes_no_run(options: tuple[str, ...], s
     assert not (tmp_path / "run").exists()
 
 
-@pytest.fixture(scope="session")
-def tiny_folder() -> Path:
-    """A complete model folder, made by an earlier run."""
-    return next((ROOT / ".cache" / "models").glob("tiny-*/base"))
-
-
 @pytest.mark.parametrize("missing", ["tokenizer.json", "chat_template.jinja", "generation_config.json"])
-def test_an_incomplete_model_folder_is_refused_by_name(missing: str, tiny_folder: Path, tmp_path: Path) -> None:
+def test_an_incomplete_model_folder_is_refused_by_name(missing: str, model_folder: Path, tmp_path: Path) -> None:
     """F16."""
     folder = tmp_path / "model"
-    shutil.copytree(tiny_folder, folder)
+    shutil.copytree(model_folder, folder)
     (folder / missing).unlink()
     refused = harness("smoke", "--model", str(folder), run_dir=tmp_path / "run")
     assert refused.returncode == 2, refused.explain()

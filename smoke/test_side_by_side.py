@@ -36,10 +36,11 @@ def bystanders() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def test_two_runs_and_the_bystanders_do_not_disturb_each_other(
-    bystanders: list[subprocess.Popen[bytes]], tmp_path: Path
+    bystanders: list[subprocess.Popen[bytes]], model_folder: Path, tmp_path: Path
 ) -> None:
-    """One run is kept up, so that the other's teardown has something that it must not touch."""
-    kept = Command("smoke", "--steps", "1", "--keep-up", run_dir=tmp_path / "kept")
+    """One run, of the caller's own model, is kept up: the other's teardown has something that it must not touch."""
+    options = ("--steps", "1", "--keep-up", "--model", str(model_folder))
+    kept = Command("smoke", *options, run_dir=tmp_path / "kept")
     try:
         _check_both(kept, tmp_path)
     finally:
