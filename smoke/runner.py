@@ -105,14 +105,16 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = 120.0)
 
 
 def processes_of(events: list[dict[str, Any]]) -> list[psutil.Process]:
-    """Processes of a run that still live: every member of a session that one of its services leads."""
+    """Processes of a run that still live: in a session that one of its services leads, or with the run's mark."""
     sessions = {event["pid"] for event in events if event["kind"] == "service.started"}
+    marks = {event["config"]["run_id"] for event in events if event["kind"] == "run.started"}
     living = []
     for process in psutil.process_iter():
         try:
-            if os.getsid(process.pid) in sessions and process.status() != psutil.STATUS_ZOMBIE:
+            ours = os.getsid(process.pid) in sessions or process.environ().get("SMOKESTACK_RUN_ID") in marks
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
                 living.append(process)
-        except (ProcessLookupError, psutil.NoSuchProcess):
+        except (ProcessLookupError, psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return living
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.signals import SAME_REQUEST_S
 from smoke.runner import ROOT, Command, Outcome, assert_nothing_left, processes_of, read_events, wait_until
 
 
@@ -31,12 +34,23 @@ def test_after_a_while(number: signal.Signals, seconds: int, tmp_path: Path) -> 
 
 
 def test_during_a_refit_and_again_during_teardown(tmp_path: Path) -> None:
+    """The refit follows the step at once. The second signal must be later than what counts as the same request."""
     run = Command("smoke", "--steps", "50", run_dir=tmp_path / "run")
-    wait_until(lambda: any(e["kind"] == "refit" for e in read_events(run.run_dir)), "the first refit", 180)
+    wait_until(lambda: bool(seen(run, "step")), "the first step", 180)
     run.send(signal.SIGINT)
-    wait_until(lambda: any(e["kind"] == "failure" for e in read_events(run.run_dir)), "the interruption", 30)
+    wait_until(lambda: bool(seen(run, "failure")), "the interruption", 30)
+    again = time.monotonic() + 2 * SAME_REQUEST_S
+    wait_until(lambda: time.monotonic() > again, "a moment that is another request")
     run.send(signal.SIGINT)
-    interrupted(run.wait(90))
+    outcome = run.wait(90)
+    interrupted(outcome)
+    assert [e["version"] for e in seen(run, "refit")] == [0], outcome.explain()
+    ended = {e["service"]: e["returncode"] for e in seen(run, "service.exited")}
+    assert ended["engine-0"] == -signal.SIGKILL, "the second signal ends the patience with the engine"
+
+
+def seen(run: Command, kind: str) -> list[dict[str, Any]]:
+    return [event for event in read_events(run.run_dir) if event["kind"] == kind]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
