@@ -1,14 +1,21 @@
-"""One writer per stack at a time: a file lock that ends with its holder, however that ends."""
+"""Who may change a stack: one writer at a time, and no one while a run uses the environment.
+
+Both are file locks, which end with their holders, however these end.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.console import Console
+from scripts.errors import InstallError
+
+_COMMAND_CHARACTERS = 120
 
 
 @contextlib.contextmanager
@@ -26,3 +33,54 @@ def exclusive(mutex: Path, console: Console) -> Iterator[None]:
         handle.write(str(os.getpid()))
         handle.flush()
         yield
+
+
+@contextlib.contextmanager
+def unused(in_use: Path, environment: Path) -> Iterator[None]:
+    """Keep runs out of `environment` for the block. Raises `InstallError` that names them while there are any.
+
+    Every run holds a shared lock on `in_use` for as long as it or a process of its stack lives (`harness.inuse`), so
+    that a stack never has its files changed below it. Not waited for: a stack that was left up may stay for days.
+    """
+    in_use.parent.mkdir(parents=True, exist_ok=True)
+    with in_use.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as held:
+            raise InstallError(
+                f"{environment.name} has to be changed, and a run is using it",
+                expected="no process of a run or of a stack that is up",
+                found="\n    ".join(holders(in_use)) or "processes of another user",
+                where=str(environment),
+                hint="./noxw -s down   # for a stack that is up (see ./noxw -s status); or wait for the run to end",
+            ) from held
+        yield
+
+
+def holders(path: Path) -> list[str]:
+    """The other processes that have `path` open, as far as this user may see: pid and command line, one string each.
+
+    The kernel's own list (`/proc/locks`) names who took a lock, who may have ended and left it to its children.
+    """
+    wanted = path.stat()
+    pids = sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return [f"pid {pid}: {_command(pid)}" for pid in pids if pid != os.getpid() and _has_open(pid, wanted)]
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    # Processes and their files come and go while one looks, and those of other users may not be looked at.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(entry.stat(), wanted):
+                    return True
+    return False
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return "(ended)"
+    line = shlex.join(word for word in words if word)
+    return line if len(line) <= _COMMAND_CHARACTERS else line[: _COMMAND_CHARACTERS - 1] + "…"

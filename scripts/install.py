@@ -20,6 +20,7 @@ from scripts.console import Console
 from scripts.digests import file_sha256
 from scripts.environment import Environment
 from scripts.errors import InstallError
+from scripts.exclusion import unused
 from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest, verify_artifacts
 from scripts.publish import publish_text, remove
@@ -52,7 +53,10 @@ class Contents(BaseModel):
 
 
 def install(layout: Layout, manifest: Manifest, torch_backend: str, console: Console, *, force: bool = False) -> bool:
-    """Bring the environment up to date; True when nothing had to be done. The caller holds the stack's lock."""
+    """Bring the environment up to date; True when nothing had to be done. The caller holds the stack's lock.
+
+    Raises `InstallError` when something has to be done while a run uses the environment.
+    """
     env = Environment(layout, manifest.python)
     stamp = None if force else read_stamp(layout)
     manifest_sha256 = file_sha256(layout.manifest)
@@ -60,17 +64,18 @@ def install(layout: Layout, manifest: Manifest, torch_backend: str, console: Con
         return True
     verify_artifacts(manifest, layout.dist)
     python = environment.find_python(layout, manifest.python)
-    remove(layout.stamp)
-    renewed = _renewed(env, stamp, manifest)
-    if renewed is None:
-        with console.step(f"make {manifest.environment} with Python {manifest.python}"):
-            environment.create(env, python)
-    with console.step(f"install {len(manifest.packages)} packages"):
-        environment.fill(env, manifest, torch_backend, renewed or [])
-        _link_binaries(env, manifest)
-    with console.step("check what is installed"):
-        asserted = assert_installed(env, manifest)
-    _write_stamp(env, manifest, manifest_sha256, asserted)
+    with unused(layout.in_use, layout.environment):
+        remove(layout.stamp)
+        renewed = _renewed(env, stamp, manifest)
+        if renewed is None:
+            with console.step(f"make {manifest.environment} with Python {manifest.python}"):
+                environment.create(env, python)
+        with console.step(f"install {len(manifest.packages)} packages"):
+            environment.fill(env, manifest, torch_backend, renewed or [])
+            _link_binaries(env, manifest)
+        with console.step("check what is installed"):
+            asserted = assert_installed(env, manifest)
+        _write_stamp(env, manifest, manifest_sha256, asserted)
     return False
 
 

@@ -79,6 +79,11 @@ class Layout:
         """Locked by whoever changes `dist/<stack>` or `.venv-<stack>`."""
         return self.cache / "locks" / f"{self.stack}.lock"
 
+    @property
+    def in_use(self) -> Path:
+        """Locked, together, by all who run the environment; `harness.inuse` has the same path."""
+        return self.cache / "locks" / f"{self.stack}.in-use"
+
     def relative(self, path: Path) -> str:
         """`path` as it is written into manifests and messages: relative to the root."""
         return path.relative_to(self.root).as_posix()

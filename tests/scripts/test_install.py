@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,46 @@ def test_a_package_that_somebody_removed_is_noticed(project: Project, console: C
     (installed.site_packages / "torch-1.0.0+cpu.dist-info").rename(project.root / "gone")
     assert not run(project, console)
     assert "torch" in installed.distributions()
+
+
+@pytest.fixture
+def user(project: Project) -> Iterator[subprocess.Popen[bytes]]:
+    """Somebody who runs the environment: a process that inherited the lock from a harness that has ended."""
+    project.layout.in_use.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(project.layout.in_use, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    with subprocess.Popen(["sleep", "600"], pass_fds=[handle]) as process:
+        os.close(handle)
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_an_environment_in_use_is_not_changed_and_its_users_are_named(
+    project: Project, console: Console, installed: Environment, user: subprocess.Popen[bytes], force: bool
+) -> None:
+    before = project.layout.stamp.read_bytes()
+    (project.layout.payload / "smokestack_payload" / "__init__.py").write_text('"""Changed."""\n')
+    with pytest.raises(InstallError, match=r"\.venv-mini has to be changed, and a run is using it") as caught:
+        run(project, console, force=force)
+    assert (caught.value.exit_code, caught.value.found) == (20, f"pid {user.pid}: sleep 600")
+    assert "./noxw -s down" in str(caught.value.hint)
+    assert project.layout.stamp.read_bytes() == before
+    assert (installed.site_packages / "smokestack_payload" / "__init__.py").read_text() == '"""Payload."""\n'
+
+
+def test_an_environment_in_use_that_is_current_is_left_in_peace(
+    project: Project, console: Console, installed: Environment, user: subprocess.Popen[bytes]
+) -> None:
+    assert run(project, console)
+
+
+def test_an_environment_is_free_again_when_its_last_user_has_ended(
+    project: Project, console: Console, installed: Environment, user: subprocess.Popen[bytes]
+) -> None:
+    user.kill()
+    user.wait()
+    assert not run(project, console, force=True)
 
 
 @pytest.mark.parametrize("stage", ["create", "fill", "_link_binaries", "assert_installed"])
