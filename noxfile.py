@@ -6,6 +6,7 @@ hash-locked file. Options for a session's command follow `--`.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def program(session: nox.Session, name: str, *argv: str) -> None:
         *argv,
         external=True,
         stderr=None,
-        env={"SMOKESTACK_DIE_WITH_PARENT": "1"},
+        env={"SMOKESTACK_DIE_WITH_PARENT": str(os.getpid())},
         interrupt_timeout=INTERRUPT_S,
         terminate_timeout=TERMINATE_S,
     )

@@ -24,6 +24,8 @@ from scripts.locks import lock_all
 from scripts.models import fetch_model
 
 INTERRUPTED = 130
+DIE_WITH_PARENT = "SMOKESTACK_DIE_WITH_PARENT"
+"""The pid of the process that starts this one and wants it to end with itself; 1 for whoever the parent is now."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,8 +60,7 @@ def main(argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     try:
         commands.stop_on_signals()
-        if os.environ.get("SMOKESTACK_DIE_WITH_PARENT") == "1":
-            commands.die_with_parent()
+        _obey_parent(os.environ.get(DIE_WITH_PARENT, ""))
         options = parser().parse_args(argv)
         answer = _VERBS[options.verb](options, console)
     except BuildPlaneError as error:
@@ -74,6 +75,11 @@ def main(argv: Sequence[str]) -> int:
     if as_json:
         _answer({"ok": True, **answer, "seconds": round(console.elapsed_s(), 2)})
     return 0
+
+
+def _obey_parent(wanted: str) -> None:
+    if wanted.isdecimal() and int(wanted) > 0:
+        commands.die_with_parent(None if int(wanted) == 1 else int(wanted))
 
 
 def _build(options: argparse.Namespace, console: Console) -> dict[str, Any]:

@@ -112,9 +112,14 @@ def check(
     return finished.output
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to send this process a SIGTERM when its parent ends (Linux; see prctl(2))."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to send this process a SIGTERM when its parent ends (Linux; see prctl(2)).
+
+    With the `parent`'s pid the SIGTERM also comes when it had ended before the kernel was asked.
+    """
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        signal.raise_signal(signal.SIGTERM)
 
 
 def stop_on_signals() -> None:

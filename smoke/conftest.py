@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -12,6 +13,10 @@ from smoke.runner import ROOT, Outcome, harness
 
 # A shell starts a background job with SIGINT ignored, and every child would inherit that. The tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Set, it names nox, which started this suite; the runs are to end with the suite.
+if "SMOKESTACK_DIE_WITH_PARENT" in os.environ:
+    os.environ["SMOKESTACK_DIE_WITH_PARENT"] = str(os.getpid())
 
 
 @pytest.fixture(scope="session")

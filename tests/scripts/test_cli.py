@@ -185,16 +185,17 @@ def test_a_signal_in_the_middle_of_an_install_leaves_nothing_that_counts(project
     assert not list(project.layout.sources.glob("*"))
 
 
-def test_the_process_ends_with_its_parent_when_asked_to(project: Project) -> None:
+@pytest.mark.parametrize("named", ["1", "os.getpid()"])
+def test_the_process_ends_with_its_parent_when_asked_to(project: Project, named: str) -> None:
     project.layout.mutex.parent.mkdir(parents=True)
     command = [sys.executable, "-m", "scripts", "build", "--stack", "mini"]
-    parent = f"import subprocess; subprocess.run({command!r})"
+    asked = f"{{**os.environ, 'SMOKESTACK_DIE_WITH_PARENT': str({named})}}"
+    parent = f"import os, subprocess; subprocess.run({command!r}, env={asked})"
     with project.layout.mutex.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         process = subprocess.Popen(
             [sys.executable, "-c", parent],
             cwd=project.root,
-            env={**os.environ, "SMOKESTACK_DIE_WITH_PARENT": "1"},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -205,3 +206,11 @@ def test_the_process_ends_with_its_parent_when_asked_to(project: Project) -> Non
         assert "interrupted" in process.stderr.read()
         process.wait()
         process.stderr.close()
+
+
+def test_a_parent_that_has_ended_already_is_noticed(project: Project) -> None:
+    nobody = str(2**22 + 1)
+    process = start(project, "build", "--stack", "mini", "--json", SMOKESTACK_DIE_WITH_PARENT=nobody)
+    stdout, _ = process.communicate(timeout=60)
+    assert (process.returncode, answer(stdout)["ok"]) == (130, False)
+    assert manifests.load(project.layout.manifest) is None
