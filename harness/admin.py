@@ -1,7 +1,7 @@
 """Typed clients of what the stack serves over HTTP: the engine's admin routes, the sidecar's controls, the frontend.
 
-Synchronous, with one time-out for each whole call, straight (no proxy, no redirect), and never more than
-`MAX_BODY_BYTES` of an answer. The admin routes carry no authentication of their own; headers and a key
+Synchronous, straight (no proxy, no redirect), with one time-out for each wait of a call (see `probes.fetch`), and never
+more than `MAX_BODY_BYTES` of an answer. The admin routes carry no authentication of their own; headers and a key
 are sent where a stack is configured to want them. Shapes: vLLM 0.32 (development mode) and Dynamo 1.6.
 """
 
@@ -45,7 +45,7 @@ def printable(body: bytes | str, limit: int = SHOWN_BODY_CHARS) -> str:
 
 @dataclass(frozen=True)
 class HttpClient:
-    """One base URL with its headers. `timeout_s` bounds a whole call, body included, and may be overridden per call."""
+    """One base URL with its headers. `timeout_s` is that of `probes.fetch` and may be overridden per call."""
 
     base_url: str
     timeout_s: float = 10.0
@@ -107,14 +107,6 @@ class EngineAdmin:
     """The engine's own HTTP server, with vLLM's development-mode routes."""
 
     http: HttpClient
-
-    def is_healthy(self) -> bool:
-        """Whether `/health` answers 200. A paused engine and one whose workers hang do so too."""
-        try:
-            self.http.call("GET", "/health")
-        except HttpStatusError:
-            return False
-        return True
 
     def version(self) -> str:
         return self.http.get("/version", Version).version

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 DEFAULT_STEPS = 4
+RefitProtocol = Literal["native"]
 
 
 class Deadlines(BaseModel):
@@ -24,7 +25,6 @@ class Deadlines(BaseModel):
     frontend_s: float = 120.0
     sidecar_s: float = 60.0
     discovery_s: float = 60.0
-    model_s: float = 600.0
     trainer_ready_s: float = 300.0
     request_s: float = 30.0
     rendezvous_s: float = 60.0
@@ -63,8 +63,9 @@ class RunConfig(BaseModel):
     model: str = Field(description="tiny, smollm2, or a local folder")
     model_dir: Path | None = Field(default=None, description="folder that the engine serves, once it is made")
     served_model_name: str
+    starts_untrained: bool = Field(description="whether the engine first serves other weights than version 0")
     steps: int = Field(ge=1, le=10_000)
-    refit: Literal["native"] = "native"
+    refit: RefitProtocol = "native"
     engines: int = 1
     tensor_parallel: int = 1
     host: str = "127.0.0.1"

@@ -1,6 +1,6 @@
 """Ends the processes of one service: asked once with SIGTERM, and after the grace all of them with SIGKILL.
 
-With `process`, the only module that sends signals. Every signal goes to a process known by pid and start time.
+Whatever ends a process of a run ends it here. Every signal goes to a process known by pid and start time.
 """
 
 from __future__ import annotations

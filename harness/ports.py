@@ -62,12 +62,6 @@ def listeners(port: int | None = None) -> list[Listener]:
     return sorted(found, key=lambda one: (one.port, one.address, one.pid or 0))
 
 
-def listening_ports(pids: Iterable[int]) -> list[Listener]:
-    """The ports on which any of these processes listens."""
-    wanted = frozenset(pids)
-    return [one for one in listeners() if one.pid in wanted]
-
-
 def intruder(port: int, own: Iterable[int]) -> Listener | None:
     """Who listens on `port` beside the processes `own`, which should have it. An unseen owner is not one of them.
 

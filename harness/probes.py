@@ -79,8 +79,10 @@ def fetch(
     timeout_s: float = PROBE_TIMEOUT_S,
     limit_bytes: int = BODY_LIMIT_BYTES,
 ) -> HttpAnswer:
-    """Ask once, straight (no proxy, no redirect followed), for at most `timeout_s` in all and `limit_bytes` of body.
+    """Ask once, straight (no proxy, no redirect followed), for at most `limit_bytes` of body.
 
+    `timeout_s` bounds each wait (to connect, to send, for the next bytes) and, once the body has begun, the time since
+    the start: a body that trickles is given up, a server that is slow in several ways may take a few times as long.
     Raises `httpx.TransportError`, of which `httpx.ReadTimeout` also means a body that trickled in too slowly.
     """
     deadline = Deadline.after(_CLOCK, timeout_s)
@@ -184,17 +186,6 @@ class TcpProbe:
                 return Ready(f"{self.host}:{self.port} accepts connections")
         except OSError as error:
             return Pending(f"{self.host}:{self.port}: {error.strerror or error}")
-
-
-@dataclass(frozen=True)
-class CallProbe:
-    """A question that a function answers, for checks that are no single request."""
-
-    what: str
-    ask: Callable[[], Outcome]
-
-    def check(self) -> Outcome:
-        return self.ask()
 
 
 def _transport_reason(error: httpx.TransportError) -> str:

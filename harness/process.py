@@ -1,6 +1,6 @@
 """The stack's processes: each starts in a session of its own and ends with everything that came from it.
 
-With `ending`, the only module that knows Popen and signals. A process is never matched by its name.
+The services of a stack are started here and ended in `ending`, nowhere else. A process is never matched by its name.
 """
 
 from __future__ import annotations
@@ -116,11 +116,6 @@ class Process:
         To be called again and again while the service runs: what was seen once can be ended after its parent has gone.
         """
         return self.tree.update(ProcessTable.read())
-
-    def terminate(self) -> None:
-        """Ask it to end (SIGTERM), without waiting. Asking again does nothing."""
-        if self._ending is not None:
-            self._ending.ask()
 
     def wait(self, deadline: Deadline, clock: Clock) -> int | None:
         """Wait for the leader's end: its exit status, or None at the deadline. Raises `Interrupted` with the clock."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig
+from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig, RefitProtocol
 from harness.errors import UsageError
 from harness.models import ModelChoice, choose
 from harness.ports import PORT_NAMES
@@ -29,7 +29,7 @@ class Request:
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
-    refit: str = "native"
+    refit: RefitProtocol = "native"
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     deadlines: Deadlines = field(default_factory=Deadlines)
     grpo: GrpoConfig = field(default_factory=GrpoConfig)

@@ -9,6 +9,7 @@ import secrets
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,8 @@ from harness.errors import DoctorError, UsageError
 
 EVENTS_FILE = "events.jsonl"
 LATEST = "latest"
+_LATEST_READING_S = 1e10
+"""Centuries: whoever tells more of a monotonic clock does not tell its time."""
 
 
 class RunDir:
@@ -76,11 +79,9 @@ def write_text(path: Path, text: str) -> Path:
     """
     part: str | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-        ) as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             part = file.name
-            file.write(text)
+            file.write(_encoded(text))
             file.flush()
             os.fsync(file.fileno())
         Path(part).chmod(0o644)
@@ -108,9 +109,9 @@ def json_ready(value: object) -> object:
 class EventLog:
     """The run's timeline: events as dicts, kept in memory and appended to `events.jsonl`, one line each.
 
-    `t` is in seconds since the log was opened. Safe to use from several threads. When the file can no longer be
-    written, `DoctorError` is raised once, with the file cut back to whole lines; later events are kept in memory only,
-    so that a full disk cannot keep a run from being torn down and judged.
+    `t` is in seconds since the log was opened. Safe to use from several threads. Recording never raises: when the file
+    can no longer be written it is cut back to whole lines, `failed` says why, and later events are kept in memory only,
+    so that a full disk cannot keep a run from being torn down and judged. `require_written` turns it into an error.
     """
 
     def __init__(self, path: Path, *, monotonic: Callable[[], float]) -> None:
@@ -133,25 +134,27 @@ class EventLog:
         with self._lock:
             return list(self._events)
 
-    def elapsed(self) -> float:
-        """Seconds since the log was opened."""
-        return self._monotonic() - self._began
+    def require_written(self) -> None:
+        """Raise `DoctorError` when an event could not be written: a run without its timeline cannot be a pass."""
+        if self.failed is not None:
+            raise self.failed
 
     def emit(self, kind: str, *, source: str = "harness", **fields: Any) -> dict[str, Any]:
         """Record something that happens now."""
         return self.record({"kind": kind, **fields}, source=source)
 
     def record(self, event: Mapping[str, Any], *, source: str) -> dict[str, Any]:
-        """Record an event as its source tells it; a `t` in it is a reading of the machine's monotonic clock."""
-        told = dict(event)
-        at = told.pop("t", None)
+        """Record an event of `source`, whatever the event says of its own source.
+
+        A `t` in it is a reading of the machine's monotonic clock.
+        """
+        told = {name: value for name, value in event.items() if name not in {"t", "source", "kind"}}
         with self._lock:
-            now = self._monotonic()
-            stamp = float(at) if isinstance(at, (int, float)) and not isinstance(at, bool) else now
-            kept = {"t": round(stamp - self._began, 6), "source": source, "kind": told.pop("kind"), **told}
+            stamp = _reading(event.get("t"), self._monotonic())
+            kept = {"t": round(stamp - self._began, 6), "source": source, "kind": event["kind"], **told}
             self._events.append(kept)
             if self.failed is None:
-                self._append(json.dumps(json_ready(kept), ensure_ascii=False, allow_nan=False).encode() + b"\n")
+                self._append(_encoded(json.dumps(json_ready(kept), ensure_ascii=False, allow_nan=False) + "\n"))
         return kept
 
     def close(self) -> None:
@@ -175,10 +178,24 @@ class EventLog:
             while written < len(line):
                 written += os.write(self._handle, line[written:])
         except OSError as error:
-            os.ftruncate(self._handle, self._size)
             self.failed = cannot_write(self.path, error)
-            raise self.failed from error
-        self._size += len(line)
+            # A disk that cannot even be cut back leaves half a line, which no reader takes for an event.
+            with suppress(OSError):
+                os.ftruncate(self._handle, self._size)
+        else:
+            self._size += len(line)
+
+
+def _reading(told: object, now: float) -> float:
+    """A reading of the monotonic clock as an event tells it; `now` for whatever cannot be one."""
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 <= told <= _LATEST_READING_S:
+        return now
+    return float(told)
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8. A lone surrogate, which only another program's JSON can bring, becomes its escape: JSON again."""
+    return text.encode(errors="backslashreplace")
 
 
 def cannot_write(path: Path, error: OSError) -> DoctorError:

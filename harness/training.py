@@ -21,6 +21,7 @@ from typing import Any
 from harness.clock import Clock, Deadline
 from harness.config import Deadlines
 from harness.errors import RefitError, TrainingError
+from harness.events import TRAINER_KINDS
 
 Event = dict[str, Any]
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -92,13 +93,15 @@ class TrainerChannel:
 
 
 def _parse(line: bytes) -> Event:
+    """One event, if it is of a kind that a trainer may report: what the harness records, it records itself."""
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         event = None
-    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
+    kind = event.get("kind") if isinstance(event, dict) else None
+    if not isinstance(event, dict) or not isinstance(kind, str) or kind not in TRAINER_KINDS:
         shown = line[:200].decode("utf-8", errors="replace")
-        return {"kind": "trainer.error", "error": {"kind": "protocol", "what": f"not an event: {shown!r}"}}
+        return {"kind": "trainer.error", "error": {"kind": "protocol", "what": f"not an event of a trainer: {shown!r}"}}
     return event
 
 

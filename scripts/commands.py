@@ -1,4 +1,4 @@
-"""Child processes: the only module that knows Popen and signals.
+"""Child processes of a build or an install: started here, and ended here with all that they started.
 
 Each child leads a session of its own, so that it can be ended whole, by the process group that was recorded when it was
 started, and so that a Ctrl-C reaches it through this process only. A child asks the kernel for a SIGTERM when this

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from harness.events.base import BaseEvent, Source
+from harness.events.base import BaseEvent, Source, TrainerEvent
 from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunStarted, Survivor, Teardown
 from harness.events.stack import (
     BEFORE_TRANSFER,
@@ -51,6 +51,7 @@ from harness.events.trainer import (
 
 __all__ = [
     "BEFORE_TRANSFER",
+    "TRAINER_KINDS",
     "BaseEvent",
     "BinaryHashes",
     "EngineObservation",
@@ -122,6 +123,11 @@ Event = (
     | TrainerDone
     | TrainerError
 )
+
+TRAINER_KINDS: frozenset[str] = frozenset(
+    model.model_fields["kind"].default for model in get_args(Event) if issubclass(model, TrainerEvent)
+)
+"""What a trainer may report. All other kinds are the harness's own word."""
 
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 

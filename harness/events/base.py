@@ -19,10 +19,13 @@ class Data(BaseModel):
 
 
 class BaseEvent(Data):
-    """`t` is in seconds since the run's start; whoever records the event sets it."""
+    """`t` is in seconds since the run's start; whoever records the event sets it.
+
+    Each kind comes from one `source` only, so that what one says can never be taken for another's word.
+    """
 
     t: float = 0.0
-    source: Source = "harness"
+    source: Source
 
     def line(self) -> str:
         """One line of `events.jsonl`, without the newline."""
@@ -35,3 +38,21 @@ class BaseEvent(Data):
 
     def _unset(self) -> set[str]:
         return {"t"} - self.model_fields_set
+
+
+class HarnessEvent(BaseEvent):
+    """Of what this program does itself."""
+
+    source: Literal["harness"] = "harness"
+
+
+class ObserverEvent(BaseEvent):
+    """Of what the stack answered when the harness asked it."""
+
+    source: Literal["observer"] = "observer"
+
+
+class TrainerEvent(BaseEvent):
+    """Of what the trainer says of itself."""
+
+    source: Literal["trainer"] = "trainer"

@@ -7,19 +7,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from harness.errors import SmokestackError
-from harness.events.base import BaseEvent, Count, Data
+from harness.events.base import Count, Data, HarnessEvent
 
 PhaseName = Literal["install", "ready", "train", "teardown"]
 
 
-class RunStarted(BaseEvent):
+class RunStarted(HarnessEvent):
     """The first event: the resolved configuration."""
 
     kind: Literal["run.started"] = "run.started"
     config: dict[str, Any]
 
 
-class Phase(BaseEvent):
+class Phase(HarnessEvent):
     """A phase has ended after `seconds`."""
 
     kind: Literal["phase"] = "phase"
@@ -27,7 +27,7 @@ class Phase(BaseEvent):
     seconds: float
 
 
-class Note(BaseEvent):
+class Note(HarnessEvent):
     """A remark for people; never evidence."""
 
     kind: Literal["note"] = "note"
@@ -40,7 +40,7 @@ class Survivor(Data):
     cmd: str
 
 
-class Teardown(BaseEvent):
+class Teardown(HarnessEvent):
     """What the run left behind, as found after everything was stopped: all three lists empty when clean."""
 
     kind: Literal["teardown"] = "teardown"
@@ -63,7 +63,7 @@ class RunFailure(Data):
     exit_code: Annotated[int, Field(strict=True, ge=1, le=255)]
 
 
-class Failure(BaseEvent):
+class Failure(HarnessEvent):
     """The run ended early. The first one is the cause; later ones happened while it was being wound up."""
 
     kind: Literal["failure"] = "failure"

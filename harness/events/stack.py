@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.events.base import BaseEvent, Count, Data, Flag, Source, Whole
+from harness.events.base import Count, Data, Flag, HarnessEvent, ObserverEvent, Whole
 
 BEFORE_TRANSFER = -1
 """The `version` of the observation made before transfer 0."""
 
 
-class ServiceStarted(BaseEvent):
+class ServiceStarted(HarnessEvent):
     """`start_time` (seconds since the machine booted) together with the pid names one process for good."""
 
     kind: Literal["service.started"] = "service.started"
@@ -22,13 +22,13 @@ class ServiceStarted(BaseEvent):
     log: str
 
 
-class ServiceReady(BaseEvent):
+class ServiceReady(HarnessEvent):
     kind: Literal["service.ready"] = "service.ready"
     service: str
     seconds: float
 
 
-class ServiceExited(BaseEvent):
+class ServiceExited(HarnessEvent):
     """`expected` is true when the run itself asked the service to end."""
 
     kind: Literal["service.exited"] = "service.exited"
@@ -44,7 +44,7 @@ class BinaryHashes(Data):
     found: str | None
 
 
-class Pins(BaseEvent):
+class Pins(HarnessEvent):
     """What the manifest pins and what the environment holds; a `found` of None is a package that is not there."""
 
     kind: Literal["pins"] = "pins"
@@ -65,7 +65,7 @@ class Worker(Data):
     rank_offset: Count
 
 
-class Topology(BaseEvent):
+class Topology(HarnessEvent):
     """The pinned discovery snapshot. `expected_world_size` is configured, not discovered."""
 
     kind: Literal["topology"] = "topology"
@@ -102,20 +102,18 @@ class EngineObservation(Data):
     probes: tuple[Probe, ...]
 
 
-class Observed(BaseEvent):
+class Observed(ObserverEvent):
     """The stack as observed while the trainer waits at `version` (`BEFORE_TRANSFER` before transfer 0)."""
 
     kind: Literal["observed"] = "observed"
-    source: Source = "observer"
     version: Annotated[int, Field(strict=True, ge=BEFORE_TRANSFER)]
     engines: tuple[EngineObservation, ...]
 
 
-class Generation(BaseEvent):
+class Generation(ObserverEvent):
     """A chat completion through the frontend."""
 
     kind: Literal["generation"] = "generation"
-    source: Source = "observer"
     when: Literal["before", "after"]
     status: Whole
     text: str
@@ -130,7 +128,7 @@ class ProcessRecord(Data):
     start_time: float
 
 
-class Processes(BaseEvent):
+class Processes(HarnessEvent):
     """Every process of the stack's services, and the topology's fingerprint, at the start or end of training."""
 
     kind: Literal["processes"] = "processes"

@@ -6,12 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.events.base import BaseEvent, Count, Data, Flag, Source
+from harness.events.base import Count, Data, Flag, TrainerEvent
 from harness.events.stack import Probe
-
-
-class TrainerEvent(BaseEvent):
-    source: Source = "trainer"
 
 
 class Warmup(Data):

@@ -55,7 +55,7 @@ class Expectation:
             engines=config.engines,
             world_size=config.engines * config.tensor_parallel,
             model=config.served_model_name,
-            starts_untrained=config.model == "tiny",
+            starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
         )
 

@@ -131,14 +131,20 @@ def _change(
 
 
 def _by_version(run: Timeline, findings: Findings) -> dict[int, events.Observed]:
-    return {item.version: item for item in run.require(events.Observed, findings)}
+    """The observation of each version. Two of one version are none: which of them should be believed?"""
+    observed: dict[int, events.Observed] = {}
+    for item in run.require(events.Observed, findings):
+        if item.version in observed:
+            findings.wrong.append(f"{_name_of(item.version)} was observed twice")
+        observed[item.version] = item
+    return observed
 
 
 def _engines_at(
     version: int, observed: dict[int, events.Observed], want: Expectation, findings: Findings
 ) -> tuple[events.EngineObservation, ...]:
     """The engines observed at `version`; notes it when they are not all there, or not all different."""
-    name = "before transfer 0" if version == events.BEFORE_TRANSFER else f"at version {version}"
+    name = _name_of(version) if version == events.BEFORE_TRANSFER else f"at {_name_of(version)}"
     if version not in observed:
         _note_once(f"no observation {name}", findings)
         return ()
@@ -156,6 +162,10 @@ def _note_once(text: str, findings: Findings) -> None:
 
 def _engine_suffix(engine: events.EngineObservation, want: Expectation) -> str:
     return "" if want.engines == 1 else f" at {engine.admin_url}"
+
+
+def _name_of(version: int) -> str:
+    return "before transfer 0" if version == events.BEFORE_TRANSFER else f"version {version}"
 
 
 def _step_name(version: int) -> str:

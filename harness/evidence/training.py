@@ -25,6 +25,8 @@ def steps_taken(run: Timeline, want: Expectation) -> Findings:
     _compare_order("steps", [step.step for step in steps], list(range(1, want.steps + 1)), findings)
     _compare_order("refits", [refit.version for refit in refits], list(want.versions), findings)
     findings.wrong += [f"the trainer reports {item.steps} steps" for item in done if item.steps != want.steps]
+    if done:
+        findings.wrong += [f"{kind} came after the trainer was done" for kind in _said_after(run, done[0])]
     for step in steps:
         _judge_step(step, findings)
     findings.seen = f"{counted(len(steps), 'step')}, {counted(len(refits), 'refit')}"
@@ -42,6 +44,12 @@ def _compare_order(what: str, found: list[int], wanted: list[int], findings: Fin
             findings.missing.append(f"{what} {', '.join(map(str, wanted[len(found) :]))}")
         return
     findings.wrong.append(f"{what} came as {', '.join(map(str, found))}")
+
+
+def _said_after(run: Timeline, done: events.TrainerDone) -> list[str]:
+    """Kinds of the trainer's events after it was done. Nobody waits for these, so nobody saw them in their place."""
+    later = run.entries[run.position(done) + 1 :]
+    return [event.kind for event in later if event.source == "trainer"]
 
 
 def _judge_step(step: events.Step, findings: Findings) -> None:

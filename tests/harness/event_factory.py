@@ -29,6 +29,7 @@ def run_config(run_dir: Path = Path("runs/20260102T030405-ab12"), **changes: Any
         "environment": Path(".venv-cpu"),
         "model": "tiny",
         "served_model_name": "tiny",
+        "starts_untrained": True,
         "steps": 4,
         "tmp_dir": Path("tmp"),
     }

@@ -76,6 +76,7 @@ def context(root: Path, *, ports: dict[str, int], engines: int = 1, **changes: A
         "model": "tiny",
         "model_dir": root / "model",
         "served_model_name": "tiny",
+        "starts_untrained": True,
         "steps": 1,
         "ports": ports,
         "tmp_dir": root / "tmp",

@@ -106,11 +106,6 @@ class TestAnswers:
         engine = EngineAdmin(client(httpserver))
         assert (engine.world_size(), engine.is_paused()) == (2, True)
 
-    def test_health_is_false_without_an_answer(self, httpserver: HTTPServer) -> None:
-        httpserver.expect_request("/health").respond_with_data(status=503)
-        assert not EngineAdmin(client(httpserver)).is_healthy()
-        assert not EngineAdmin(HttpClient("http://127.0.0.1:1")).is_healthy()
-
     def test_the_sidecars_controls_are_posts(self, httpserver: HTTPServer) -> None:
         for route, answer in (("get_weight_version", {"weight_version": "2"}), ("is_paused", {"is_paused": False})):
             httpserver.expect_request(f"/engine/control/{route}", method="POST", json={}).respond_with_json(answer)

@@ -57,6 +57,19 @@ def test_a_field_that_does_not_fit_is_named(change: dict[str, object], named: st
         events.parse_fields(training_step(1).fields() | change)
 
 
+@pytest.mark.parametrize("fields", passing_run(), ids=lambda fields: fields["kind"])
+def test_nobody_reports_an_event_of_another(fields: dict[str, object]) -> None:
+    for source in {"harness", "observer", "trainer"} - {fields["source"]}:
+        with pytest.raises(events.EventError, match="source: Input should be"):
+            events.parse_fields(fields | {"source": source})
+
+
+def test_a_trainer_reports_what_only_it_can_know() -> None:
+    told = {fields["kind"] for fields in passing_run() if fields["source"] == "trainer"}
+    assert told | {"trainer.error"} == events.TRAINER_KINDS
+    assert events.TRAINER_KINDS.isdisjoint({"observed", "generation", "failure", "teardown", "topology", "pins"})
+
+
 @pytest.mark.parametrize("line", ["", "{", "[]", "3", '{"kind": null}', "{}"])
 def test_what_is_no_event_at_all_is_refused(line: str) -> None:
     with pytest.raises(events.EventError):

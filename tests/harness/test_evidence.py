@@ -304,7 +304,7 @@ def test_only_a_tie_that_the_trainer_saw_too_excuses_another_greedy_token(
 
 def test_a_model_that_is_served_as_it_is_need_not_change_with_transfer_0() -> None:
     run = edited(SOUND, same_start)
-    assert red(judged(run, model="smollm2")) == set()
+    assert red(judged(run, starts_untrained=False)) == set()
     assert red(judged(run)) == {"policy.weights-changed"}
 
 
@@ -385,7 +385,32 @@ def test_a_long_list_of_faults_is_counted_after_the_first_few() -> None:
     assert check.found.endswith("; and 7 more")
 
 
+def test_an_event_in_anothers_name_is_no_evidence() -> None:
+    forged = edited(SOUND, put("observed", {"version": 2}, source="trainer"))
+    assert red(judged(forged)) == {
+        "policy.versions-advance",
+        "policy.weights-match",
+        "policy.weights-changed",
+        "engine.not-paused",
+    }
+
+
+def test_a_version_that_was_observed_twice_is_not_believed() -> None:
+    config = run_config()
+    place = SOUND.index(the(SOUND, "observed", version=2))
+    checks = judged([*SOUND[:place], observed(2, config).fields(), *SOUND[place:]])
+    assert red(checks) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
+    assert "version 2 was observed twice" in checks["policy.versions-advance"].found
+
+
+@pytest.mark.parametrize("kind", ["step", "refit", "probe"])
+def test_what_the_trainer_says_after_its_end_is_out_of_order(kind: str) -> None:
+    again = next(event for event in reversed(SOUND) if event["kind"] == kind)
+    checks = judged([*SOUND, again])
+    assert f"{kind} came after the trainer was done" in checks["training.four-steps"].found
+
+
 def test_the_expectation_comes_from_the_configuration_alone(tmp_path: Path) -> None:
-    want = Expectation.of(run_config(tmp_path, engines=2, tensor_parallel=2, steps=3, model="tiny"))
+    want = Expectation.of(run_config(tmp_path, engines=2, tensor_parallel=2, steps=3))
     assert (want.world_size, list(want.versions), want.starts_untrained) == (4, [0, 1, 2, 3], True)
     assert events.BEFORE_TRANSFER not in want.versions

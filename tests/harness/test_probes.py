@@ -13,7 +13,6 @@ from pytest_httpserver import HTTPServer
 
 from harness.probes import (
     BODY_LIMIT_BYTES,
-    CallProbe,
     Fatal,
     HttpAnswer,
     HttpProbe,
@@ -159,7 +158,3 @@ def test_a_port_is_ready_when_it_accepts(closed_port: int) -> None:
     outcome = TcpProbe("gRPC", "127.0.0.1", closed_port).check()
     assert isinstance(outcome, Pending)
     assert "refused" in outcome.reason
-
-
-def test_a_function_can_be_the_probe() -> None:
-    assert CallProbe("discovery", lambda: Pending("one snapshot")).check() == Pending("one snapshot")

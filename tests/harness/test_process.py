@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from harness.clock import Deadline, InterruptibleClock
 from harness.ending import send
 from harness.errors import DoctorError, InstallError, Interrupted, ServiceDiedError
 from harness.poller import wait_for
-from harness.probes import CallProbe, Outcome, Pending, Ready
+from harness.probes import Outcome, Pending, Ready
 from harness.process import Process, RecordedProcess, describe_exit
 from harness.proctable import ProcessId, ProcessTable, environment_of, read_row
 from harness.services.spec import ServiceSpec
@@ -40,13 +40,20 @@ def rest():
 RESTING_CHILD = "import time; time.sleep(60)"
 
 
+@dataclass(frozen=True)
+class Condition:
+    """Ready when it holds."""
+
+    what: str
+    holds: Callable[[], bool]
+
+    def check(self) -> Outcome:
+        return Ready() if self.holds() else Pending("it does not hold yet")
+
+
 def until(what: str, holds: Callable[[], bool]) -> None:
     """Wait for a condition through the project's own poller."""
-
-    def ask() -> Outcome:
-        return Ready() if holds() else Pending("it does not hold yet")
-
-    wait_for(CallProbe(what, ask), deadline=Deadline.after(CLOCK, 20), clock=CLOCK, interval_s=0.01)
+    wait_for(Condition(what, holds), deadline=Deadline.after(CLOCK, 20), clock=CLOCK, interval_s=0.01)
 
 
 def told(path: Path) -> ProcessId:
@@ -165,7 +172,6 @@ def test_a_polite_service_is_asked_once_and_not_killed(start: Start, tmp_path: P
         "os._exit(len(asked))\n"
     )
     told(tmp_path / "up")
-    process.terminate()
     stopped = process.stop(clock=CLOCK)
     assert (stopped.returncode, stopped.killed, stopped.left) == (1, (), ())
     assert not process.alive()

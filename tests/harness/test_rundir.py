@@ -162,7 +162,7 @@ def test_events_of_many_threads_keep_their_lines_and_their_order(tmp_path: Path)
     assert len(on_disk) == 400
 
 
-def test_a_full_disk_is_said_once_and_the_file_keeps_whole_lines(
+def test_a_full_disk_ends_nothing_and_the_file_keeps_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = EventLog(tmp_path / "events.jsonl", monotonic=HandClock())
@@ -177,13 +177,43 @@ def test_a_full_disk_is_said_once_and_the_file_keeps_whole_lines(
         return real_write(handle, data[:10])
 
     monkeypatch.setattr(os, "write", half_then_full)
-    with pytest.raises(DoctorError, match="No space left"):
-        log.emit("lost")
+    log.emit("lost")
     log.emit("after")
     log.close()
     assert [event["kind"] for event in log.events] == ["before", "lost", "after"]
     assert [json.loads(line)["kind"] for line in (tmp_path / "events.jsonl").read_text().splitlines()] == ["before"]
-    assert log.failed is not None
+    with pytest.raises(DoctorError, match="No space left"):
+        log.require_written()
+
+
+def test_a_disk_that_cannot_even_be_cut_back_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EventLog(tmp_path / "events.jsonl", monotonic=HandClock()) as log:
+        log.require_written()
+        monkeypatch.setattr(os, "write", full_disk)
+        monkeypatch.setattr(os, "ftruncate", full_disk)
+        log.emit("lost")
+        assert log.failed is not None
+
+
+def test_whoever_records_an_event_says_whose_it_is(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "events.jsonl", monotonic=HandClock()) as log:
+        log.record({"kind": "step", "source": "observer"}, source="trainer")
+    assert [event["source"] for event in log.events] == ["trainer"]
+
+
+@pytest.mark.parametrize("told", [10**400, -1, math.nan, math.inf, "soon", True, None])
+def test_a_time_that_no_clock_tells_is_the_time_of_its_arrival(tmp_path: Path, told: object) -> None:
+    with EventLog(tmp_path / "events.jsonl", monotonic=HandClock()) as log:
+        log.record({"kind": "step", "t": told}, source="trainer")
+    assert [event["t"] for event in log.events] == [0.0]
+
+
+def test_text_that_utf_8_lacks_is_written_as_its_escape(tmp_path: Path) -> None:
+    text = "half of a pair: \ud83d"
+    with EventLog(tmp_path / "events.jsonl", monotonic=HandClock()) as log:
+        log.emit("note", text=text)
+    assert json.loads((tmp_path / "events.jsonl").read_text())["text"] == text
+    assert json.loads(write_json(tmp_path / "v.json", [text]).read_text()) == [text]
 
 
 def test_events_after_the_end_are_kept_in_memory(tmp_path: Path) -> None:

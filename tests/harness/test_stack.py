@@ -256,8 +256,6 @@ class TestStanding:
         standing = StandingStack.load(tmp_path / "run")
         assert standing.urls["frontend"] == bench.context.url("frontend")
         assert standing.alive() == dict.fromkeys(("etcd", "engine-0", "frontend", "sidecar-0"), True)
-        for process in bench.stack.processes.values():
-            process.terminate()
         assert leftovers(standing.take_down()) == CLEAN
         assert not any(standing.alive().values())
 

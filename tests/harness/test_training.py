@@ -142,7 +142,19 @@ def test_a_dead_service_is_noticed_while_waiting(trainer: Scripted) -> None:
         trainer.follower().train(PLAN, steps=1)
 
 
-@pytest.mark.parametrize("line", [b"not json\n", b"[]\n", b'{"kind": 3}\n', b"\xff\n"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"[]\n",
+        b'{"kind": 3}\n',
+        b"\xff\n",
+        b"[" * 100_000 + b"\n",
+        b'{"kind": "observed", "version": 0}\n',
+        b'{"kind": "failure", "source": "harness"}\n',
+    ],
+    ids=["text", "list", "number", "bytes", "depth", "an observation", "a failure"],
+)
 def test_garbage_on_the_event_pipe_is_a_protocol_error(trainer: Scripted, line: bytes) -> None:
     os.write(trainer.events_fd, line)
     with pytest.raises(TrainingError, match="not an event"):
