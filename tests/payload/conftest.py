@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from smokestack_payload.settings import EngineAddress
+from smokestack_payload.settings import EngineAddress, GrpoSettings
 
 Answer = tuple[int, Any]
 
@@ -96,6 +96,21 @@ def make_engine() -> Iterator[Callable[[], FakeEngine]]:
     yield make
     for engine in engines:
         engine.close()
+
+
+def grpo(**changes: Any) -> GrpoSettings:
+    """Hyperparameters for tests."""
+    values = {
+        "prompts_per_step": 2,
+        "group_size": 2,
+        "max_new_tokens": 4,
+        "temperature": 1.0,
+        "learning_rate": 1e-3,
+        "clip_low": 0.2,
+        "clip_high": 0.2,
+        "seed": 20260,
+    }
+    return GrpoSettings(**{**values, **changes})
 
 
 @pytest.fixture

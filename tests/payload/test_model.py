@@ -8,16 +8,18 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
+from conftest import grpo
 from smokestack_payload import model as models
 from smokestack_payload.learner import Learner, Sample
 from smokestack_payload.probes import probe
 from smokestack_payload.publish import published
 from smokestack_payload.recipe import TINY, TinyRecipe, Warmup
-from smokestack_payload.settings import GrpoSettings
 from smokestack_payload.tasks import encode_chat, stop_token_ids
 from smokestack_payload.warmup import warmed
 
@@ -171,7 +173,7 @@ def test_a_step_makes_the_rewarded_answer_likelier_and_the_other_one_less(loaded
     prompt = encode_chat(tokenizer, "3+4=")
     right, wrong = with_own_logprobs(model, prompt, [22, 257]), with_own_logprobs(model, prompt, [23, 18, 257])
     before = logprob(model, right), logprob(model, wrong)
-    learner = Learner(model, tokenizer.pad_token_id, GrpoSettings(learning_rate=1e-3))
+    learner = Learner(model, tokenizer.pad_token_id, grpo())
     result = learner.step([[right, wrong]], [[1.0, 0.0]])
     assert logprob(model, right) > before[0]
     assert logprob(model, wrong) < before[1]
@@ -186,7 +188,7 @@ def test_a_step_without_any_difference_in_reward_moves_nothing(loaded: tuple[Any
     model, tokenizer = loaded
     sample = with_own_logprobs(model, encode_chat(tokenizer, "3+4="), [22, 257])
     before = [parameter.clone() for parameter in model.parameters()]
-    Learner(model, tokenizer.pad_token_id, GrpoSettings()).step([[sample, sample]], [[1.0, 1.0]])
+    Learner(model, tokenizer.pad_token_id, grpo()).step([[sample, sample]], [[1.0, 1.0]])
     assert all(torch.equal(one, two) for one, two in zip(before, model.parameters(), strict=True))
 
 
@@ -197,7 +199,7 @@ def test_a_step_in_parts_is_the_step_as_a_whole(base: Path, monkeypatch: pytest.
         model, tokenizer = models.load(base, "cpu")
         prompt = encode_chat(tokenizer, "3+4=")
         samples = [Sample(prompt, [20 + index, 257], [-5.0, -5.0]) for index in range(4)]
-        result = Learner(model, tokenizer.pad_token_id, GrpoSettings()).step([samples], [[1.0, 0.0, 0.0, 1.0]])
+        result = Learner(model, tokenizer.pad_token_id, grpo()).step([samples], [[1.0, 0.0, 0.0, 1.0]])
         moved.append((result.loss, result.grad_norm))
     assert moved[0] == pytest.approx(moved[1], rel=1e-4)
 
@@ -206,6 +208,40 @@ def test_the_command_line_makes_a_folder_and_says_where(tmp_path: Path, capsys: 
     assert models.main(["make", "--kind", "tiny", "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out) == {"dir": str(tmp_path / "base"), "cached": False}
     assert models.read_marker(tmp_path / "base") == {"kind": "tiny", "recipe": TINY.digest()}
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for transformers: an import writes a folder with the GGUF file's bytes in it."""
+    fake = MagicMock()
+    fake.AutoModelForCausalLM.from_pretrained.side_effect = lambda **where: SimpleNamespace(
+        state_dict=dict, generation_config=None, source=Path(where["pretrained_model_name_or_path"], where["gguf_file"])
+    )
+    monkeypatch.setitem(sys.modules, "transformers", fake)
+
+    def save(_model: Any, _tokenizer: Any, folder: Path, marker: dict[str, Any]) -> None:
+        (folder / models.MARKER).write_text(json.dumps(marker), encoding="utf-8")
+
+    monkeypatch.setattr(models, "save", save)
+
+
+def test_an_imported_model_is_known_by_its_files_bytes_and_by_the_importing_code(
+    importable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gguf = tmp_path / "model.gguf"
+    gguf.write_bytes(b"one")
+    first, cached = models.import_smollm2(gguf, tmp_path)
+    assert not cached
+    assert models.import_smollm2(gguf, tmp_path) == (first, True)
+    gguf.write_bytes(b"two")
+    second, cached = models.import_smollm2(gguf, tmp_path)
+    assert (cached, second == first) == (False, False), "other bytes of the same name and size are another model"
+    monkeypatch.setattr(models, "IMPORT_REVISION", 2)
+    third, cached = models.import_smollm2(gguf, tmp_path)
+    assert (cached, third == second) == (False, False)
+    marker = models.read_marker(third)
+    assert marker is not None
+    assert marker["source_sha256"] == hashlib.sha256(b"two").hexdigest()
 
 
 @pytest.mark.parametrize("arguments", [["--kind", "smollm2"], ["--kind", "tiny", "--gguf", "x"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from smokestack_payload.refit import buffers
 from smokestack_payload.refit.buffers import BufferPool
 from smokestack_payload.refit.packing import ALIGNMENT, Bucket, TensorSpec, pack, plan_buckets, take, unpack
 
@@ -88,6 +89,14 @@ def test_a_buffer_is_not_reused_while_a_view_of_it_lives() -> None:
     del view
     assert pool.take(100).data_ptr() == where
     assert len(pool) == 2
+
+
+def test_a_python_that_counts_references_differently_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in (buffers.REFERENCES_OF_A_FREE_ARENA, buffers.REFERENCES_OF_A_FREE_ARENA + 1):
+        with monkeypatch.context() as patch:
+            patch.setattr(buffers.sys, "getrefcount", lambda _, count=count: count)
+            with pytest.raises(RuntimeError, match="does not count references"):
+                BufferPool(1024)
 
 
 def test_a_buffer_larger_than_the_arena_gets_room() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import FakeEngine
+from conftest import FakeEngine, grpo
 from smokestack_payload import model as models
 from smokestack_payload.errors import ProtocolError
+from smokestack_payload.events import EventWriter
 from smokestack_payload.rollout import ROUTE
 from smokestack_payload.settings import Plan, TrainerSettings
 from test_gloo import worker
@@ -71,22 +74,26 @@ def start() -> Iterator[Callable[[Path], Process]]:
         process.close()
 
 
-def configuration(folder: Path, model_dir: Path, **changes: Any) -> Path:
-    values = {
+def values(model_dir: Path, **changes: Any) -> dict[str, Any]:
+    """The trainer's configuration as the harness writes it."""
+    return {
         "model_dir": str(model_dir),
-        "warm_weights": None,
         "warm_cache": None,
         "device": "cpu",
         "steps": STEPS,
         "seed": 1,
         "bucket_bytes": 200_000,
-        "grpo": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 4, "learning_rate": 1e-3},
+        "grpo": asdict(grpo()),
         "deadlines": {"request_s": 10, "rendezvous_s": 20, "refit_s": 20, "step_s": 60},
         "backend": "gloo",
         "probe_new_tokens": 4,
+        **changes,
     }
+
+
+def configuration(folder: Path, model_dir: Path, **changes: Any) -> Path:
     path = folder / "trainer.json"
-    path.write_text(json.dumps({**values, **changes}), encoding="utf-8")
+    path.write_text(json.dumps(values(model_dir, **changes)), encoding="utf-8")
     return path
 
 
@@ -228,21 +235,54 @@ def test_an_unknown_field_of_the_configuration_is_an_error_that_names_it(
     assert trainer.popen.wait(timeout=5) == 1
 
 
-def test_settings_have_defaults_and_refuse_what_cannot_be_trained() -> None:
-    settings = TrainerSettings.parse({"model_dir": "m"})
-    assert (settings.steps, settings.backend, settings.grpo.group_size) == (4, "gloo", 8)
-    with pytest.raises(ProtocolError, match="temperature"):
-        TrainerSettings.parse({"model_dir": "m", "grpo": {"temperature": 0.7}})
-    with pytest.raises(ProtocolError, match="groups to compare"):
-        TrainerSettings.parse({"model_dir": "m", "grpo": {"group_size": 1}})
-    with pytest.raises(ProtocolError, match="grpo is not an object"):
-        TrainerSettings.parse({"model_dir": "m", "grpo": 3})
+@pytest.mark.parametrize(
+    ("grpo_fields", "said"),
+    [
+        ({**asdict(grpo()), "temperature": 0.7}, "temperature"),
+        ({**asdict(grpo()), "group_size": 1}, "groups to compare"),
+        (3, "grpo is not an object"),
+        ({"group_size": 2}, "does not have the fields"),
+    ],
+)
+def test_settings_refuse_what_cannot_be_trained(grpo_fields: Any, said: str) -> None:
+    with pytest.raises(ProtocolError, match=said):
+        TrainerSettings.parse(values(Path("m"), grpo=grpo_fields))
+
+
+@pytest.mark.parametrize("name", sorted(values(Path("m"))))
+def test_no_setting_has_a_default_beside_the_runs_own(name: str) -> None:
+    given = values(Path("m"))
+    del given[name]
+    with pytest.raises(ProtocolError) as caught:
+        TrainerSettings.parse(given)
+    assert f"missing: ['{name}']" in str(caught.value.found)
+
+
+def test_a_number_that_is_none_is_an_event_in_plain_json() -> None:
+    read, write = os.pipe()
+    EventWriter(write).emit("step", loss=math.nan, seconds={"train": [1.5, math.inf, -math.inf]}, rewards=(0, None))
+    os.close(write)
+    with os.fdopen(read) as stream:
+        event = json.loads(stream.readline(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert event["loss"] == "NaN"
+    assert event["seconds"] == {"train": [1.5, "Infinity", "-Infinity"]}
+    assert event["rewards"] == [0, None]
+
+
+def test_the_process_leaves_without_the_interpreters_clean_up_but_says_everything(tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys; from smokestack_payload.trainer import leave; "
+        "atexit.register(lambda: print('cleaned up')); sys.stdout.write('last words'); leave(3)"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    left = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (left.returncode, left.stdout) == (3, "last words")
 
 
 def test_a_plan_without_engines_or_with_a_missing_field_is_refused() -> None:
     with pytest.raises(ProtocolError) as caught:
         Plan.parse({"command": "plan", "engines": []})
     assert "master_port" in str(caught.value.found)
-    values = dict.fromkeys(("frontend_url", "served_model_name", "master_address"), "x")
+    rest = dict.fromkeys(("frontend_url", "served_model_name", "master_address"), "x")
     with pytest.raises(ProtocolError, match="names no engine"):
-        Plan.parse({**values, "world_size": 1, "master_port": 1, "engines": []})
+        Plan.parse({**rest, "world_size": 1, "master_port": 1, "engines": []})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import sys
@@ -25,8 +26,12 @@ class EventWriter:
         self._lock = threading.Lock()
 
     def emit(self, kind: str, **fields: Any) -> None:
-        """One event, stamped with the machine's monotonic clock in seconds."""
-        line = json.dumps({"t": time.monotonic(), "kind": kind, **fields}, allow_nan=False).encode() + b"\n"
+        """One event, stamped with the machine's monotonic clock in seconds.
+
+        A number that is none must be heard of, not end the trainer: it travels as "NaN", "Infinity" or "-Infinity".
+        """
+        event = _plain({"t": time.monotonic(), "kind": kind, **fields})
+        line = json.dumps(event, allow_nan=False).encode() + b"\n"
         with self._lock:
             while line:
                 line = line[os.write(self._fd, line) :]
@@ -73,6 +78,17 @@ def _parse(line: bytes) -> Mapping[str, Any] | ProtocolError:
     if isinstance(command, dict):
         return command
     return ProtocolError("a line on the command pipe is no command", expected="a JSON object", found=repr(line[:200]))
+
+
+def _plain(value: Any) -> Any:
+    """`value` with its non-finite numbers as strings, which JSON has no other way to write."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _leave_at_once() -> None:

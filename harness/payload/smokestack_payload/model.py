@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -17,6 +18,9 @@ from smokestack_payload.recipe import TINY, TinyRecipe
 
 MARKER = "smokestack.json"
 """Small file in every folder made here: what it is, and from which recipe or source."""
+
+IMPORT_REVISION = 1
+"""Raised when code changes what an import makes of the same GGUF file."""
 
 
 def make_tiny(out: Path, recipe: TinyRecipe = TINY) -> tuple[Path, bool]:
@@ -80,15 +84,19 @@ def byte_tokenizer(recipe: TinyRecipe = TINY) -> Any:
 
 
 def import_smollm2(gguf: Path, out: Path) -> tuple[Path, bool]:
-    """The chat model of a GGUF file as a float32 folder (about 40 s, 538 MB). Returns it, and whether it was there.
+    """The chat model of a GGUF file as a float32 folder below `out` (about 40 s, 538 MB), named after the file's bytes
+    and this code's revision. Returns it, and whether it was there already.
 
     The dequantised weights move into a fresh model: saving the loaded one would keep its quantization settings.
     """
-    marker = {"kind": "smollm2", "source": gguf.name, "bytes": gguf.stat().st_size}
-    if read_marker(out) == marker:
-        return out, True
-    if out.exists():
-        raise ValueError(f"{out} holds {read_marker(out)}, not {marker}: name another folder or remove this one")
+    with gguf.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    marker = {"kind": "smollm2", "source_sha256": digest, "revision": IMPORT_REVISION}
+    target = out / f"float32-{digest[:12]}-r{IMPORT_REVISION}"
+    if read_marker(target) == marker:
+        return target, True
+    if target.exists():
+        raise ValueError(f"{target} holds {read_marker(target)}, not {marker}: remove it")
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -101,9 +109,9 @@ def import_smollm2(gguf: Path, out: Path) -> tuple[Path, bool]:
     fresh = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     fresh.load_state_dict(loaded.state_dict())
     fresh.generation_config = loaded.generation_config
-    with published(out) as folder:
+    with published(target) as folder:
         save(fresh, tokenizer, folder, marker)
-    return out, False
+    return target, False
 
 
 def save(model: Any, tokenizer: Any, folder: Path, marker: dict[str, Any]) -> None:

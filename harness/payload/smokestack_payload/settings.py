@@ -1,4 +1,7 @@
-"""What the harness tells the trainer: the configuration file and the plan, read strictly. Imports no torch."""
+"""What the harness tells the trainer: the configuration file and the plan, read strictly. Imports no torch.
+
+Nothing has a default here: the run's configuration decides every value, and `config.json` of the run shows it.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ T = TypeVar("T")
 class GrpoSettings:
     """Hyperparameters; counts are per optimizer step. `clip_low` and `clip_high` bound the ratio around 1."""
 
-    prompts_per_step: int = 8
-    group_size: int = 8
-    max_new_tokens: int = 8
-    temperature: float = 1.0
-    learning_rate: float = 1e-4
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    seed: int = 20260
+    prompts_per_step: int
+    group_size: int
+    max_new_tokens: int
+    temperature: float
+    learning_rate: float
+    clip_low: float
+    clip_high: float
+    seed: int
 
     def __post_init__(self) -> None:
         if self.temperature != 1.0:
@@ -46,35 +49,34 @@ class GrpoSettings:
 class DeadlineSettings:
     """Seconds granted to one request, the rendezvous, one refit, one optimizer step with its rollouts."""
 
-    request_s: float = 30.0
-    rendezvous_s: float = 60.0
-    refit_s: float = 120.0
-    step_s: float = 300.0
+    request_s: float
+    rendezvous_s: float
+    refit_s: float
+    step_s: float
 
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """The configuration file. Weights come from `warm_weights`, else from `warm_cache`, else from `model_dir`."""
+    """The configuration file. Without a `warm_cache`, the weights of `model_dir` are version 0 as they are."""
 
     model_dir: Path
-    warm_weights: Path | None = None
-    warm_cache: Path | None = None
-    device: str = "cpu"
-    steps: int = 4
-    seed: int = 20260
-    bucket_bytes: int = 64 * 1024 * 1024
-    grpo: GrpoSettings = field(default_factory=GrpoSettings)
-    deadlines: DeadlineSettings = field(default_factory=DeadlineSettings)
-    backend: str = "gloo"
-    probe_new_tokens: int = 8
+    warm_cache: Path | None
+    device: str
+    steps: int
+    seed: int
+    bucket_bytes: int
+    grpo: GrpoSettings
+    deadlines: DeadlineSettings
+    backend: str
+    probe_new_tokens: int
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> TrainerSettings:
         values = _known(cls, raw, "configuration")
-        values["grpo"] = GrpoSettings(**_known(GrpoSettings, values.get("grpo", {}), "grpo"))
-        values["deadlines"] = DeadlineSettings(**_known(DeadlineSettings, values.get("deadlines", {}), "deadlines"))
-        for name in ("model_dir", "warm_weights", "warm_cache"):
-            values[name] = Path(values[name]) if values.get(name) is not None else None
+        values["grpo"] = GrpoSettings(**_known(GrpoSettings, values["grpo"], "grpo"))
+        values["deadlines"] = DeadlineSettings(**_known(DeadlineSettings, values["deadlines"], "deadlines"))
+        values["model_dir"] = Path(values["model_dir"])
+        values["warm_cache"] = None if values["warm_cache"] is None else Path(values["warm_cache"])
         return cls(**values)
 
 

@@ -20,12 +20,16 @@ class BufferPool:
 
     That is what makes reuse safe beside vLLM's layer-by-layer reload, which keeps views of a bucket until the layer
     that they belong to is complete. Every storage made from an arena holds a reference to it, so the arena's
-    reference count tells whether one is left.
+    reference count tells whether one is left. Raises RuntimeError where it does not: an interpreter that counts
+    differently would get the same memory twice, or new memory every time.
     """
 
     def __init__(self, arena_bytes: int) -> None:
-        self._arena_bytes = max(arena_bytes, 1)
         self._arenas: list[mmap.mmap] = []
+        self._arena_bytes = 1
+        self._check_counting()
+        self._arenas.clear()
+        self._arena_bytes = max(arena_bytes, 1)
 
     def take(self, nbytes: int) -> torch.Tensor:
         """An uninitialised uint8 tensor of `nbytes` (> 0) elements on the CPU."""
@@ -38,6 +42,15 @@ class BufferPool:
     def __len__(self) -> int:
         """How many arenas there are, free or not."""
         return len(self._arenas)
+
+    def _check_counting(self) -> None:
+        view = self.take(1)[:]
+        held = self._free(1) is None
+        del view
+        if not held or self._free(1) is None:
+            raise RuntimeError(
+                f"{sys.implementation.name} {sys.version.split()[0]} does not count references as buffers need it"
+            )
 
     def _free(self, nbytes: int) -> mmap.mmap | None:
         for arena in self._arenas:
