@@ -148,6 +148,8 @@ def _failed(error: BuildPlaneError, console: Console, *, as_json: bool) -> int:
 
 
 def _as_build_error(error: OSError) -> BuildError:
+    if isinstance(error, TimeoutError):
+        return BuildError(str(error), hint="python -m pip config list   # it asks nothing but this machine's files")
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return BuildError(
         f"the operating system refused: {error.strerror or error}",

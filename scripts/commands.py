@@ -22,6 +22,12 @@ from typing import IO
 from scripts.errors import BuildPlaneError, log_tail
 
 STOP_GRACE_S = 5.0
+LIMIT_S = 3600.0
+"""For downloads and installs, which a slow line may stretch; a hung one must still end."""
+
+ASK_LIMIT_S = 120.0
+"""For a question to a program: its version, its help, where a Python is."""
+
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -57,10 +63,11 @@ _DROPPED = frozenset(
 
 @dataclass(frozen=True)
 class Finished:
-    """How a child ended: its status and what it wrote (stdout and stderr together)."""
+    """How a child ended: status and output (stdout and stderr together). `expired`: it was ended for lack of time."""
 
     returncode: int
     output: str
+    expired: bool = False
 
 
 def child_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
@@ -69,8 +76,8 @@ def child_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> d
     return {**kept, **added}
 
 
-def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> Finished:
-    """Run a child to its end, its output in `log`. Ends it whole when this process is told to stop."""
+def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, limit_s: float = LIMIT_S) -> Finished:
+    """Run a child to its end, its output in `log`. Ends it whole after `limit_s`, or when told to stop."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as sink:
         sink.write(f"$ {shlex.join(argv)}\n".encode())
@@ -85,11 +92,14 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) ->
             raise
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            expired = not _wait_unreaped(child, limit_s)
+            if expired:
+                _end(child)
             returncode = child.wait()
         except BaseException:
             _end(child)
             raise
-    return Finished(returncode, log.read_bytes()[offset:].decode("utf-8", errors="replace"))
+    return Finished(returncode, log.read_bytes()[offset:].decode("utf-8", errors="replace"), expired)
 
 
 def check(
@@ -101,14 +111,15 @@ def check(
     error: type[BuildPlaneError],
     what: str,
     hint: str | None = None,
+    limit_s: float = LIMIT_S,
 ) -> str:
-    """`run`, and raise `error` with the command and the end of its output unless it ends with 0."""
-    finished = run(argv, cwd=cwd, env=env, log=log)
-    if finished.returncode != 0:
-        tail = "\n    ".join(log_tail(log))
-        raise error(
-            f"{what} failed", expected="exit status 0", found=f"{finished.returncode}\n    {tail}", log=log, hint=hint
-        )
+    """`run`, and raise `error` with the command and the end of its output unless it ends with 0, and in time."""
+    finished = run(argv, cwd=cwd, env=env, log=log, limit_s=limit_s)
+    if finished.returncode != 0 or finished.expired:
+        expected = f"its end within {limit_s:g} s" if finished.expired else "exit status 0"
+        found = "it still ran" if finished.expired else str(finished.returncode)
+        tail = "\n    ".join([found, *log_tail(log)])
+        raise error(f"{what} failed", expected=expected, found=tail, log=log, hint=hint)
     return finished.output
 
 
@@ -164,10 +175,11 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _wait_unreaped(child: subprocess.Popen[bytes], seconds: float) -> None:
+def _wait_unreaped(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether the child ended within `seconds`. Its id stays its own until somebody reaps it."""
     pidfd = os.pidfd_open(child.pid)
     try:
-        select.select([pidfd], [], [], seconds)
+        return bool(select.select([pidfd], [], [], seconds)[0])
     finally:
         os.close(pidfd)
 

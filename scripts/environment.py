@@ -76,6 +76,7 @@ def find_python(layout: Layout, minor: str) -> str:
         cwd=layout.root,
         env=uv_environment(),
         log=layout.logs / f"{layout.stack}-python.log",
+        limit_s=commands.ASK_LIMIT_S,
     )
     if finished.returncode != 0:
         raise DoctorError(

@@ -9,18 +9,27 @@ import contextlib
 import fcntl
 import os
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from scripts.console import Console
-from scripts.errors import InstallError
+from scripts.errors import BuildError, InstallError
 
+WAIT_LIMIT_S = 7200.0
+"""As long as the other one may download on a slow line, and no longer: it may also be stopped."""
+
+_POLL_S = 0.1
 _COMMAND_CHARACTERS = 120
 
 
 @contextlib.contextmanager
-def exclusive(mutex: Path, console: Console) -> Iterator[None]:
-    """Hold `mutex` for the block; say so once when another process has it, and wait for it."""
+def exclusive(mutex: Path, console: Console, limit_s: float = WAIT_LIMIT_S) -> Iterator[None]:
+    """Hold `mutex` for the block; say so once when another process has it, and wait for it.
+
+    Raises `BuildError` when the other process still has it after `limit_s`.
+    """
     mutex.parent.mkdir(parents=True, exist_ok=True)
     with mutex.open("a+", encoding="utf-8") as handle:
         try:
@@ -28,11 +37,28 @@ def exclusive(mutex: Path, console: Console) -> Iterator[None]:
         except BlockingIOError:
             handle.seek(0)
             console.say(f"  waiting for another build or install of this stack (pid {handle.read().strip() or '?'})")
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _wait_for(handle, mutex, limit_s)
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()
         yield
+
+
+def _wait_for(handle: IO[str], mutex: Path, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as held:
+            if time.monotonic() > deadline:
+                raise BuildError(
+                    "another build or install of this stack does not end",
+                    expected=f"its end within {limit_s:g} s",
+                    found="\n    ".join(holders(mutex)) or "processes of another user",
+                    where=str(mutex),
+                    hint="look at that process; when it is stopped or hangs, end it",
+                ) from held
+        time.sleep(_POLL_S)
 
 
 @contextlib.contextmanager

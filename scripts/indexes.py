@@ -16,6 +16,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 
+PIP_LIMIT_S = 60.0
 _SEPARATORS = re.compile(r"[\s,]+")
 
 
@@ -70,14 +71,17 @@ def split_links(value: str) -> list[str]:
 
 @functools.cache
 def read_pip_config(python: str) -> dict[str, str]:
-    """The settings of pip's configuration files, as the pip of `python` reads them; empty without a pip."""
-    listed = subprocess.run(
-        [python, "-m", "pip", "config", "list", "--disable-pip-version-check"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=False,
-    )
+    """The settings of pip's configuration files, as the pip of `python` reads them; empty without a pip.
+
+    Raises TimeoutError when pip does not answer: a configuration that was not read must not count as an empty one.
+    """
+    question = [python, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    try:
+        listed = subprocess.run(
+            question, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, timeout=PIP_LIMIT_S
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise TimeoutError(f"`python -m pip config list` did not end within {PIP_LIMIT_S:g} s") from expired
     return parse_pip_config(listed.stdout.splitlines())
 
 

