@@ -26,8 +26,10 @@ from harness.provision import Provisioner
 from harness.request import Request
 from harness.services import engine, etcd, frontend, sidecar, trainer
 from harness.services.context import ServiceContext
+from harness.signals import InterruptSignals
 
 RUN, SCRATCH, RECIPE = "<run>", "<scratch>", "<recipe>"
+MADE = {"tiny": "base", "smollm2": "float32"}
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ def show(request: Request, *, train: bool) -> None:
 
 def _preview(request: Request) -> dict[str, Any]:
     """The build plane's account of what `install` would do, and the manifest that it would lead to."""
-    clock = InterruptibleClock()
-    with tempfile.TemporaryDirectory(prefix="smokestack-") as folder:
+    with InterruptSignals() as signals, tempfile.TemporaryDirectory(prefix="smokestack-") as folder:
+        clock = InterruptibleClock(signals.interrupt)
         provisioner = Provisioner(
             root=request.root,
             stack=request.stack,
@@ -80,7 +82,7 @@ def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Comm
 
 def _config(request: Request, manifest: Manifest) -> RunConfig:
     choice = request.model
-    made = request.root / ".cache" / "models" / ("smollm2" if choice.kind == "smollm2" else f"tiny-{RECIPE}/base")
+    made = request.root / ".cache" / "models" / f"{choice.kind}-{RECIPE}" / MADE.get(choice.kind, "")
     return RunConfig(
         run_id=RUN,
         run_dir=request.run_dir or request.root / "runs" / RUN,

@@ -65,8 +65,8 @@ class Planes(_Strict):
     """How Dynamo's processes find each other and talk."""
 
     discovery: Literal["etcd"]
-    request: Literal["tcp", "nats"]
-    event: Literal["zmq", "nats"]
+    request: Literal["tcp"]
+    event: Literal["zmq"]
 
 
 class Manifest(_Strict):

@@ -17,6 +17,7 @@ from harness.clock import Clock, Deadline
 from harness.environ import tool_environment
 from harness.errors import DoctorError, InstallError, SmokestackError, UsageError
 from harness.models import ModelChoice
+from harness.signals import DIE_WITH_PARENT
 from harness.tool import ToolResult, run_tool
 
 _ERRORS: dict[int, type[SmokestackError]] = {2: UsageError, 10: DoctorError, 20: InstallError}
@@ -53,8 +54,9 @@ class Provisioner:
         models = self.root / ".cache" / "models"
         make = [python, "-m", "smokestack_payload.model", "make", "--kind", choice.kind]
         if choice.kind == "smollm2":
-            gguf = self._scripts("fetch-model", "smollm2")["gguf"]
-            made = self._payload([*make, "--gguf", gguf, "--out", str(models / "smollm2")], "model-smollm2", env)
+            # Beside the file that it is made from, whose folder is named after its digest: a new pin is a new model.
+            gguf = Path(self._scripts("fetch-model", "smollm2")["gguf"])
+            made = self._payload([*make, "--gguf", str(gguf), "--out", str(gguf.parent)], "model-smollm2", env)
             return ModelFolder(serve=Path(made["dir"]))
         recipe = self._payload([python, "-m", "smokestack_payload.recipe"], "model-recipe", env)
         out = models / f"tiny-{recipe['tiny']}"
@@ -68,7 +70,8 @@ class Provisioner:
     def _scripts(self, *command: str) -> dict[str, Any]:
         argv = [sys.executable, "-m", "scripts", *command, "--stack", self.stack, "--json"]
         name = command[0]
-        return _answer(self._tool(argv, name, tool_environment(os.environ)), self.logs / f"{name}.log")
+        env = {**tool_environment(os.environ), DIE_WITH_PARENT: str(os.getpid())}
+        return _answer(self._tool(argv, name, env), self.logs / f"{name}.log")
 
     def _tool(self, argv: list[str], name: str, env: Mapping[str, str]) -> ToolResult:
         return run_tool(

@@ -39,11 +39,11 @@ class _Strict(BaseModel):
 
 
 class Planes(_Strict):
-    """How Dynamo's parts find, ask and tell each other."""
+    """How Dynamo's parts find, ask and tell each other: only what the run plane can start the services for."""
 
     discovery: Literal["etcd"]
-    request: Literal["tcp", "nats"]
-    event: Literal["zmq", "nats"]
+    request: Literal["tcp"]
+    event: Literal["zmq"]
 
 
 class PublishedWheel(_Strict):

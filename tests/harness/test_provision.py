@@ -106,7 +106,8 @@ def test_the_tiny_model_lies_under_its_recipes_hash(root: Path) -> None:
 
 
 def test_smollm2_is_made_from_the_fetched_gguf(root: Path) -> None:
-    build_plane(root, f"print({json.dumps(json.dumps({'ok': True, 'gguf': '/x.gguf'}))})")
+    build_plane(root, f"print({json.dumps(json.dumps({'ok': True, 'gguf': '/models/smollm2-abc/x.gguf'}))})")
     environment = stand_in_python(root)
     provisioner(root).model(ModelChoice("smollm2", "smollm2"), environment, {"PATH": "/usr/bin:/bin"})
-    assert "--kind smollm2 --gguf /x.gguf --out" in (root / "called").read_text()
+    called = (root / "called").read_text()
+    assert "--kind smollm2 --gguf /models/smollm2-abc/x.gguf --out /models/smollm2-abc" in called, "one model a pin"
