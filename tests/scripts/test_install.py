@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from synthetic import PYTHON, Project, module, program, published_wheel, sha256
+from synthetic import PYTHON, Project, module, parser, program, published_wheel, sha256
 
 from scripts import assertions, build, environment, install
 from scripts import manifest as manifests
 from scripts.console import Console
+from scripts.dialects import DIALECTS, undeclared_flags, unknown_flags
 from scripts.environment import Environment
 from scripts.errors import DoctorError, InstallError
 from scripts.manifest import Artifact
@@ -57,7 +58,8 @@ def test_the_stamp_says_what_was_installed_and_asserted(project: Project, instal
     assert stamp["manifest_sha256"] == sha256(project.layout.manifest)
     assert stamp["python"] == ".".join(map(str, sys.version_info[:3]))
     assert stamp["asserted"][0] == "3 packages have the locked versions, and there are no others"
-    assert [line.split()[1] for line in stamp["asserted"][-3:]] == ["engine", "sidecar", "frontend"]
+    asked = ["etcd", "engine", "python-engine", "sidecar", "frontend"]
+    assert [line.split()[1] for line in stamp["asserted"][-5:]] == asked
 
 
 def test_nothing_is_done_when_nothing_changed(project: Project, console: Console, installed: Environment) -> None:
@@ -224,22 +226,40 @@ def test_a_binary_that_was_replaced_is_refused(project: Project, installed: Envi
         assertions.assert_binary(installed, manifest, "vllm-rs")
 
 
-def test_a_program_without_a_flag_of_the_dialect_is_refused(project: Project, installed: Environment) -> None:
+@pytest.mark.parametrize(
+    ("name", "file", "write", "lost"),
+    [
+        ("sidecar", "dynamo/vllm/sidecar.py", module, "--grpc-endpoint"),
+        ("python-engine", "vllm/engine/arg_utils.py", parser, "--weight-transfer-config"),
+    ],
+)
+def test_a_program_without_a_flag_of_the_dialect_is_refused(
+    installed: Environment, name: str, file: str, write: Callable[[tuple[str, ...]], str], lost: str
+) -> None:
+    manifest = manifests.load(installed.layout.manifest)
+    assert manifest is not None
+    known = {each.name: each for each in DIALECTS["dynamo-1.6"]}[name]
+    path = installed.site_packages / file
+    path.unlink()
+    path.write_text(write(tuple(flag for flag in known.flags if flag != lost)))
+    with pytest.raises(InstallError, match=f"the {name} does not know flags of the dialect") as caught:
+        assertions.assert_program(installed, manifest, known)
+    assert caught.value.found == f"unknown: {lost}"
+
+
+def test_a_moved_module_of_flags_is_not_taken_for_one_that_has_them(project: Project, installed: Environment) -> None:
     manifest = manifests.load(project.layout.manifest)
     assert manifest is not None
-    sidecar = assertions.DIALECTS["dynamo-1.6"][1]
-    path = installed.site_packages / "dynamo" / "vllm" / "sidecar.py"
-    path.unlink()
-    path.write_text(module(tuple(flag for flag in sidecar.flags if flag != "--grpc-endpoint")))
-    with pytest.raises(InstallError, match="the sidecar does not know flags of the dialect") as caught:
-        assertions.assert_program(installed, manifest, sidecar)
-    assert caught.value.found == "its help lacks --grpc-endpoint"
+    (installed.site_packages / "vllm" / "engine" / "arg_utils.py").unlink()
+    with pytest.raises(InstallError, match="declares the python-engine's flags is not there"):
+        assertions.assert_program(installed, manifest, DIALECTS["dynamo-1.6"][2])
 
 
 def test_a_flag_is_known_only_by_its_whole_name() -> None:
-    wanted = assertions.Program("engine", ("vllm-rs",), ("--port", "--host"))
-    assert assertions.unknown_flags(wanted, program(("--grpc-port", "--host-name"))) == ["--port", "--host"]
-    assert assertions.unknown_flags(wanted, "[--port PORT] --host=HOST") == []
+    wanted = ("--port", "--host")
+    assert unknown_flags(wanted, program("x", ("--grpc-port", "--host-name"))) == ["--port", "--host"]
+    assert unknown_flags(wanted, "[--port PORT] --host=HOST") == []
+    assert undeclared_flags(wanted, "p.add_argument('--port', '-p')\nprint('--host')") == ["--host"]
 
 
 def test_a_machine_without_the_stacks_python_is_told_how_to_get_it(project: Project) -> None:

@@ -58,6 +58,12 @@ def test_an_unknown_dialect_is_refused(project: Project) -> None:
     assert error.found == "'dynamo-9'"
 
 
+@pytest.mark.parametrize(("plane", "used"), [("request", "tcp"), ("event", "zmq")])
+def test_a_plane_that_nothing_would_serve_is_refused(project: Project, plane: str, used: str) -> None:
+    error = refused(project, f'{plane} = "{used}"', f'{plane} = "nats"')
+    assert (error.what, error.found) == (f"planes.{plane} in stack.toml is wrong", "'nats'")
+
+
 def test_a_stack_in_another_stacks_folder_is_refused(project: Project) -> None:
     error = refused(project, 'name = "mini"', 'name = "maxi"')
     assert (error.expected, error.found) == ("mini", "maxi")
