@@ -30,10 +30,18 @@ class HttpStatusError(SmokestackError):
     """A request was not answered as it must be. `status` is None when there was no answer at all."""
 
     kind = "http"
+    exit_code = 30
 
     def __init__(self, what: str, *, status: int | None, found: str, where: str) -> None:
         super().__init__(what, expected="HTTP 200", found=found, where=where)
         self.status = status
+
+
+class HttpBodyError(SmokestackError):
+    """A request was answered with 200 and a body that cannot be its answer."""
+
+    kind = "http"
+    exit_code = 30
 
 
 def printable(body: bytes | str, limit: int = SHOWN_BODY_CHARS) -> str:
@@ -94,7 +102,7 @@ class HttpClient:
             return answer.model_validate_json(content)
         except ValidationError as invalid:
             problem = invalid.errors(include_url=False, include_input=False)[0]
-            raise SmokestackError(
+            raise HttpBodyError(
                 f"{self.base_url + path} answered something unexpected",
                 expected=f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}",
                 found=printable(content),

@@ -11,17 +11,19 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.admin import printable
+from harness.clock import Clock, Deadline
 from harness.errors import DiscoveryError
 from harness.probes import BODY_LIMIT_BYTES, Fatal, Outcome, Pending, Ready, fetch
 from harness.topology import Expectation, Snapshot, Topology, Worker, describe_change, rank_offsets
 
 PROTOCOL_VERSION = 1
+ASK_AGAIN_S = 0.1
 _TRANSIENT_CLIENT_ERRORS = frozenset({408, 429})
 
 
@@ -201,17 +203,43 @@ class DiscoveryProbe:
         return classify(answer.status, answer.body, self.expected)
 
 
-def require_same(pinned: Topology, ask: Callable[[], Snapshot | Pending | Fatal], url: str) -> None:
-    """Ask again and raise DiscoveryError unless the answer is the pinned topology."""
-    found = ask()
-    if not isinstance(found, Snapshot):
-        raise DiscoveryError("the pinned topology is no longer served", found=found.reason, where=url)
-    change = describe_change(pinned, found.topology)
+class TopologySource(Protocol):
+    """Who answers with the topology of now; `DiscoveryProbe` does."""
+
+    @property
+    def url(self) -> str: ...
+
+    def ask(self) -> Snapshot | Pending | Fatal: ...
+
+
+def complete_topology(
+    source: TopologySource, *, deadline: Deadline, clock: Clock, alive: Callable[[], None]
+) -> Topology:
+    """Ask until the answer is complete; a slow or busy frontend is no change of the topology.
+
+    `alive` is called before each further question. Raises DiscoveryError at the deadline, or when waiting cannot help.
+    """
+    while not isinstance(found := source.ask(), Snapshot):
+        if isinstance(found, Fatal) or deadline.passed(clock):
+            raise DiscoveryError(
+                "the pinned topology is no longer served",
+                expected=f"a complete answer within {deadline.granted_s:g} s",
+                found=found.reason,
+                where=source.url,
+            )
+        alive()
+        clock.sleep(ASK_AGAIN_S)
+    return found.topology
+
+
+def require_same(pinned: Topology, found: Topology, url: str) -> None:
+    """Raise DiscoveryError unless `found` is the pinned topology."""
+    change = describe_change(pinned, found)
     if change is not None:
         raise DiscoveryError(
             "the topology changed under the run",
             expected=f"fingerprint {pinned.fingerprint}",
-            found=f"fingerprint {found.topology.fingerprint} ({change})",
+            found=f"fingerprint {found.fingerprint} ({change})",
             where=url,
             hint="a worker was replaced: read its log, then start a new run",
         )

@@ -1,11 +1,28 @@
 """The run plane's errors: one root, and one class per exit status of the outcome contract.
 
-Every error says what failed, what was expected and found, where the evidence lies and what to type next.
-Imports nothing of the project.
+Every error says what failed, what was expected and found, where the evidence lies and what to type next. The status
+says how far the run came, `kind` says what ended it:
+
+    0    the run passed                        (no error)
+    1    a check failed                        (no error: the run went to its end)
+    2    usage
+    10   doctor                                the machine lacks something, a full disk included
+    20   install
+    30   not-ready, service-died, http, observation   before the training began
+    31   discovery                             at any time: the workers are not those that the run expects
+    40   training, refit; and from the first transfer on also service-died, http, observation, not-ready
+    50   teardown                              something was left behind, or could not be stopped
+    70   internal                              a fault of this program (EX_SOFTWARE of sysexits.h)
+    130  interrupted
+
+The end of a service during the training is 40, since the same end is often heard from the trainer first, as a failed
+refit: one cause must not have two statuses by chance. Imports nothing of the project.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,11 +32,12 @@ LOG_TAIL_LINES = 40
 class SmokestackError(Exception):
     """Root of all errors that a run reports.
 
-    `kind` goes into `verdict.json`'s `failure.kind`; `exit_code` is the status of `python -m harness`.
+    `kind` goes into `verdict.json`'s `failure.kind`; `exit_code` is the status of `python -m harness`. What has no
+    status of its own is a fault of this program.
     """
 
     kind: ClassVar[str] = "error"
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 70
 
     def __init__(
         self,
@@ -102,6 +120,17 @@ class RefitError(TrainingError):
     """A weight refit failed; the engines that it touched stay paused."""
 
     kind = "refit"
+
+
+@contextmanager
+def during_training() -> Iterator[None]:
+    """Whatever is not ready, ends or does not answer in here ends the training, and has its status."""
+    try:
+        yield
+    except SmokestackError as error:
+        if error.exit_code == NotReadyError.exit_code:
+            error.exit_code = TrainingError.exit_code
+        raise
 
 
 class TeardownError(SmokestackError):

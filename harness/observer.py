@@ -2,7 +2,7 @@
 
 Labels come from engine and sidecar, content from the engine's own generation, and one real answer through the
 frontend. Probe requests ask for the prompt's log-probabilities as well, and vLLM does not read its prefix cache for
-such a request, so that every number is computed with the weights of now.
+such a request, so that every number is computed with the weights of now. The stack is watched meanwhile (see `vigil`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from harness.answers import Generated
 from harness.clock import Clock
 from harness.errors import SmokestackError
 from harness.events import EngineObservation, Generation, Observed, Probe
+from harness.poller import assume_alive
 from harness.topology import Topology, Worker
+from harness.vigil import Vigil
 
 CHAT_PROMPT = "What is 3+4?"
 CHAT_MAX_TOKENS = 12
@@ -28,11 +30,15 @@ class ObservationError(SmokestackError):
     """An engine answered a probe with something that cannot be an answer to it."""
 
     kind = "observation"
+    exit_code = 30
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Where to ask. `request_s` bounds every single request; `new_tokens` is how many tokens a probe generates."""
+    """Where to ask. `request_s` bounds every single request, `observe_s` everything that belongs to one observation.
+
+    `watch` raises when a process of the run has ended; `new_tokens` is how many tokens a probe generates.
+    """
 
     topology: Topology
     frontend_url: str
@@ -40,24 +46,45 @@ class Observer:
     clock: Clock
     new_tokens: int = 8
     request_s: float = 30.0
+    observe_s: float = 60.0
+    watch: Callable[[], None] = assume_alive
     stop_token_ids: Sequence[int] = field(default_factory=tuple)
 
     def observe(self, prompts: Sequence[Sequence[int]], version: int) -> Observed:
         """Every engine and its sidecar, while nobody changes them.
 
         A server that gives no label is recorded as None. A paused engine is not probed: it would never answer.
-        Raises HttpStatusError when an engine that is not paused does not answer a probe.
+        Raises HttpStatusError when an engine that is not paused does not answer a probe, and ObservationError for an
+        impossible answer or when the whole takes longer than `observe_s`.
         """
-        return Observed(
-            version=version, engines=tuple(self._observe_engine(worker, prompts) for worker in self.topology.workers)
+
+        def ask() -> Observed:
+            engines = tuple(self._observe_engine(worker, prompts) for worker in self.topology.workers)
+            return Observed(version=version, engines=engines)
+
+        late = ObservationError(
+            f"the observation of version {version} did not end in time",
+            expected=f"all labels and probes within {self.observe_s:g} s",
+            found="a request without an answer",
+            where=", ".join(worker.admin_url for worker in self.topology.workers),
         )
+        return self._vigil.call(ask, self.observe_s, late)
 
     def generate(self, when: Literal["before", "after"], prompt: str = CHAT_PROMPT) -> Generation:
         """One chat completion through the frontend. A failure is recorded as its status, 0 when there was no answer."""
         frontend = FrontendClient(HttpClient(self.frontend_url, timeout_s=self.request_s))
         began = self.clock.monotonic()
         try:
-            answer = frontend.chat(self.model, prompt, max_tokens=CHAT_MAX_TOKENS)
+            answer = self._vigil.call(
+                lambda: frontend.chat(self.model, prompt, max_tokens=CHAT_MAX_TOKENS),
+                self.request_s,
+                HttpStatusError(
+                    f"{self.frontend_url} got no answer",
+                    status=None,
+                    found=f"no whole answer within {self.request_s:g} s",
+                    where=self.frontend_url,
+                ),
+            )
         except HttpStatusError as failed:
             return Generation(
                 when=when,
@@ -75,6 +102,10 @@ class Observer:
             finish_reason=answer.finish_reason,
             seconds=self.clock.monotonic() - began,
         )
+
+    @property
+    def _vigil(self) -> Vigil:
+        return Vigil(self.clock, self.watch)
 
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
         engine = EngineAdmin(HttpClient(worker.admin_url, timeout_s=self.request_s))

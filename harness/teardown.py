@@ -5,11 +5,12 @@ Serves both a stack of this process and one that an earlier command left running
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from harness.ending import Stopped
+from harness.errors import TeardownError
 from harness.events import Survivor
 from harness.ports import listeners
 from harness.services.context import ETCD, FRONTEND
@@ -20,11 +21,31 @@ _CLIENTS, _SERVERS, _STORE = range(3)
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was still there after everything had been stopped: nothing, if the teardown was clean."""
+    """What was still there after everything had been stopped: nothing, if the teardown was clean.
+
+    `ports` are those on which a process of the run listens. `strangers` describes listeners on a port of the run that
+    are not of the run: a port is free for anybody once its service has ended. `files` are abandoned shared memory.
+    """
 
     survivors: tuple[Survivor, ...]
     ports: tuple[int, ...]
     seconds: float
+    strangers: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+class StopError(TeardownError):
+    """Services whose stop failed, after all others were stopped; `ended` tells of these."""
+
+    def __init__(self, failures: Sequence[tuple[str, Exception]], ended: Sequence[Stopped]) -> None:
+        names = ", ".join(service for service, _ in failures)
+        super().__init__(
+            f"stopping failed: {names}",
+            expected="every stop ends by itself",
+            found="; ".join(f"{service}: {type(error).__name__}: {error}" for service, error in failures),
+            where=names,
+        )
+        self.ended = list(ended)
 
 
 def phase_of(service: str) -> int:
@@ -35,23 +56,37 @@ def phase_of(service: str) -> int:
 
 
 def stop_in_phases(stops: Mapping[str, Callable[[], Stopped]]) -> list[Stopped]:
-    """Call every service's `stop`, side by side within a phase, one phase after the other."""
+    """Call every service's `stop`, side by side within a phase, one phase after the other.
+
+    A stop that raises keeps no other from being called; `StopError` is raised at the end.
+    """
     ended: list[Stopped] = []
+    failures: list[tuple[str, Exception]] = []
     for phase in (_CLIENTS, _SERVERS, _STORE):
-        calls = [stop for service, stop in stops.items() if phase_of(service) == phase]
-        if calls:
-            with ThreadPoolExecutor(max_workers=len(calls), thread_name_prefix="stop") as pool:
-                ended += pool.map(lambda stop: stop(), calls)
+        calls = {service: stop for service, stop in stops.items() if phase_of(service) == phase}
+        if not calls:
+            continue
+        with ThreadPoolExecutor(max_workers=len(calls), thread_name_prefix="stop") as pool:
+            running = {service: pool.submit(stop) for service, stop in calls.items()}
+        for service, call in running.items():
+            try:
+                ended.append(call.result())
+            except Exception as error:  # noqa: BLE001 - raised again below, after the other services were stopped
+                failures.append((service, error))
+    if failures:
+        raise StopError(failures, ended) from failures[0][1]
     return ended
 
 
 def look_around(run_id: str, trees: Iterable[ProcessTree], ports: Iterable[int], *, seconds: float) -> Leftovers:
-    """Search for what is left of a run: its processes, and anybody who listens on its ports."""
+    """Search for what is left of a run: its processes, and whoever listens on its ports."""
     wanted = frozenset(ports)
+    survivors = find_survivors(run_id, trees)
+    own = {one.pid for one in survivors}
+    listening = [one for one in listeners() if one.port in wanted]
     return Leftovers(
-        survivors=tuple(
-            Survivor(pid=one.pid, service=one.service, cmd=one.cmd) for one in find_survivors(run_id, trees)
-        ),
-        ports=tuple(sorted({one.port for one in listeners() if one.port in wanted})),
+        survivors=tuple(Survivor(pid=one.pid, service=one.service, cmd=one.cmd) for one in survivors),
+        ports=tuple(sorted({one.port for one in listening if one.pid in own})),
         seconds=seconds,
+        strangers=tuple(str(one) for one in listening if one.pid not in own),
     )

@@ -18,16 +18,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.clock import Clock, Deadline
+from harness.clock import Clock
 from harness.config import Deadlines
 from harness.errors import RefitError, TrainingError
 from harness.events import TRAINER_KINDS
+from harness.vigil import Vigil
 
 Event = dict[str, Any]
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-POLL_S = 0.005
-WATCH_INTERVAL_S = 0.2
-"""Looking after every process costs milliseconds, which the engine on the same cores would miss."""
+BACKSTOP_RATIO = 1.25
+BACKSTOP_S = 3.0
+"""How much longer than the configured limit the trainer is waited for, as a ratio and as a minimum in seconds.
+
+The trainer keeps the same limits itself, and only it can tell in which phase a refit hung and which engines it left
+paused. Were both sides to give up at the same moment, that account would be lost to a bare "not in time".
+"""
 
 
 class TrainerChannel:
@@ -45,6 +50,8 @@ class TrainerChannel:
         self._heard: deque[Event | None] = deque()
         self._reader: threading.Thread | None = None
         self._closed = False
+        self._fault: Event | None = None
+        self.ended = False
 
     def child_started(self) -> None:
         for fd in self.child_fds:
@@ -63,13 +70,27 @@ class TrainerChannel:
             ) from None
 
     def hear(self, emit: Callable[[Event], None]) -> None:
-        """Take what has arrived and record it, whoever is waiting for what."""
+        """Take what has arrived and record it, whoever is waiting for what. `ended` is true after the last of it."""
         with suppress(queue.Empty):
             while True:
                 event = self._queue.get_nowait()
-                if event is not None:
+                if event is None:
+                    self.ended = True
+                else:
                     emit(event)
+                    if event["kind"] == "trainer.error" and self._fault is None:
+                        self._fault = event
                 self._heard.append(event)
+
+    def raise_fault(self, log: Path) -> None:
+        """Raise what the trainer said of its own failure, as soon as that was heard: it is the last it says."""
+        if self._fault is not None:
+            raise as_error(self._fault.get("error"), log)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `receive` has something to give."""
+        return bool(self._heard)
 
     def receive(self) -> Event | None:
         """The next event that was heard. Raises IndexError when there is none; None is the end of the stream."""
@@ -135,18 +156,20 @@ class Follower:
     watch: Callable[[], None]
     emit: Callable[[Event], None]
     observe: Callable[[int], None]
-    _watched_at: float = float("-inf")
 
     def await_ready(self) -> Event:
         return self._expect("trainer.ready", self.deadlines.trainer_ready_s)
 
     def train(self, plan: Plan, steps: int) -> None:
-        """Version 0 is transferred first; then `steps` optimizer steps, each with its refit."""
+        """Version 0 is transferred first; then `steps` optimizer steps, each with its refit.
+
+        A step is bounded twice by the trainer: its rollouts, and then its computation.
+        """
         self.channel.send(plan.command())
         self._expect("transfer.initialised", self.deadlines.rendezvous_s)
         for version in range(steps + 1):
             if version:
-                self._expect("step", self.deadlines.step_s, field="step", value=version)
+                self._expect("step", 2 * self.deadlines.step_s, field="step", value=version)
             self._expect("refit", self.deadlines.refit_s, field="version", value=version)
             self._expect("probe", self.deadlines.step_s, field="version", value=version)
             self.observe(version)
@@ -154,64 +177,56 @@ class Follower:
         self._expect("trainer.done", self.deadlines.request_s)
 
     def _expect(self, kind: str, seconds: float, *, field: str | None = None, value: int | None = None) -> Event:
-        deadline = Deadline.after(self.clock, seconds)
-        event = self._next(kind, deadline)
+        event = self._next(kind, max(seconds * BACKSTOP_RATIO, seconds + BACKSTOP_S))
         if event["kind"] == "trainer.error":
-            raise self._failure(event.get("error", {}))
+            raise as_error(event.get("error"), self.log)
         wanted = kind if field is None else f"{kind} with {field} {value}"
         if event["kind"] != kind or (field is not None and event.get(field) != value):
             found = event["kind"] if field is None else f"{event['kind']} with {field} {event.get(field)}"
             raise TrainingError("the trainer's events are out of order", expected=wanted, found=found, log=self.log)
         return event
 
-    def _next(self, kind: str, deadline: Deadline) -> Event:
-        while True:
-            self.channel.hear(self.emit)
-            try:
-                event = self.channel.receive()
-            except IndexError:
-                self._still_waiting(kind, deadline)
-                continue
-            if event is None:
-                self.watch()
-                raise TrainingError(
-                    "the trainer ended before its work was done",
-                    expected=f"event {kind}",
-                    found="end of its event stream",
-                    log=self.log,
-                )
-            return event
-
-    def _still_waiting(self, kind: str, deadline: Deadline) -> None:
-        now = self.clock.monotonic()
-        if now - self._watched_at >= WATCH_INTERVAL_S:
-            self._watched_at = now
-            self.watch()
-        if deadline.passed(self.clock):
+    def _next(self, kind: str, seconds: float) -> Event:
+        if not Vigil(self.clock, self.watch).until(self._has_heard, seconds):
             raise TrainingError(
                 f"the trainer did not report {kind} in time",
-                expected=f"event {kind} within {deadline.granted_s:g} s",
-                found="no event",
+                expected=f"event {kind} within {seconds:g} s",
+                found="no event, nor an account of its own",
                 hint="see the trainer's log; --step-timeout and --refit-timeout raise the limits",
                 log=self.log,
             )
-        self.clock.sleep(POLL_S)
+        event = self.channel.receive()
+        if event is None:
+            self.watch()
+            raise TrainingError(
+                "the trainer ended before its work was done",
+                expected=f"event {kind}",
+                found="end of its event stream",
+                log=self.log,
+            )
+        return event
 
-    def _failure(self, error: dict[str, Any]) -> TrainingError:
-        """The trainer's own account of its end, as an error of the run."""
-        kind = RefitError if error.get("kind") == "refit" else TrainingError
-        poisoned = error.get("poisoned") or []
-        what = str(error.get("what", "the trainer failed without saying why"))
-        if poisoned:
-            what += f"; left paused, not to be used again: {', '.join(map(str, poisoned))}"
-        return kind(
-            what,
-            expected=_text(error.get("expected")),
-            found=_text(error.get("found")),
-            where=_text(error.get("where")),
-            hint=_text(error.get("hint")),
-            log=self.log,
-        )
+    def _has_heard(self) -> bool:
+        self.channel.hear(self.emit)
+        return self.channel.waiting
+
+
+def as_error(told: object, log: Path) -> TrainingError:
+    """The trainer's own account of its end, as an error of the run."""
+    error: dict[str, Any] = told if isinstance(told, dict) else {}
+    kind = RefitError if error.get("kind") == "refit" else TrainingError
+    poisoned = error.get("poisoned") or []
+    what = str(error.get("what", "the trainer failed without saying why"))
+    if poisoned:
+        what += f"; left paused, not to be used again: {', '.join(map(str, poisoned))}"
+    return kind(
+        what,
+        expected=_text(error.get("expected")),
+        found=_text(error.get("found")),
+        where=_text(error.get("where")),
+        hint=_text(error.get("hint")),
+        log=log,
+    )
 
 
 def _text(value: object) -> str | None:

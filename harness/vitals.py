@@ -7,13 +7,15 @@ are kept, and looked up again, which costs one small file each.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from harness.errors import ServiceDiedError
+from harness.events import Processes, ProcessRecord
 from harness.process import Process
-from harness.proctable import ProcessId, command_of, read_row
+from harness.proctable import ProcessId, ProcessTable, command_of, read_row
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second, in which the kernel gives a process's start since boot."""
@@ -32,14 +34,6 @@ class Vitals:
         """The service's leader and all that descends from it now."""
         return cls(process.spec.name, process.spec.log, {row.id: command_of(row.pid) for row in process.snapshot()})
 
-    @classmethod
-    def of_leader(cls, process: Process) -> Vitals:
-        return cls(process.spec.name, process.spec.log, {process.id: command_of(process.pid)})
-
-    def living(self) -> list[ProcessId]:
-        """Those of them that have not ended, sorted."""
-        return sorted(one for one in self.commands if _state_of(one) is not None)
-
     def check(self) -> None:
         """Raise ServiceDiedError when one of them has ended or is stopped."""
         for process, command in self.commands.items():
@@ -53,6 +47,25 @@ class Vitals:
                     hint=f"read {self.log}",
                     log=self.log,
                 )
+
+
+def roll_call(
+    services: Mapping[str, Process], *, when: Literal["start", "end"], fingerprint: str, with_children: Collection[str]
+) -> Processes:
+    """What lives now, read from the process table alone, so that whoever is missing, replaced or new shows.
+
+    Each service's leader; of those in `with_children` all processes, since an engine is more than its leader.
+    """
+    table = ProcessTable.read()
+    records: list[ProcessRecord] = []
+    for name, process in services.items():
+        living = process.tree.update(table)
+        records += [
+            ProcessRecord(service=name, pid=row.pid, start_time=row.id.start_time / TICKS_PER_S)
+            for row in living
+            if name in with_children or row.pid == process.pid
+        ]
+    return Processes(when=when, fingerprint=fingerprint, processes=tuple(records))
 
 
 def _state_of(process: ProcessId) -> str | None:

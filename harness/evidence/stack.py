@@ -10,6 +10,10 @@ from harness.evidence.check import Expectation, Findings, counted
 from harness.evidence.timeline import Timeline
 
 HASH_OF_NOTHING = hashlib.sha256(b"").hexdigest()
+DISCOVERY = "discovery"
+"""Kind of the failure of a run that discovery ended: no topology that could be pinned, or another one than the pinned.
+"""
+
 TRAINER = "trainer"
 """The one process of a run that is not part of the stack."""
 
@@ -47,6 +51,8 @@ def topology_discovered(run: Timeline, want: Expectation) -> Findings:
         means="the frontend does not list the engines that this run expects",
     )
     topologies = run.require(events.Topology, findings)
+    if run.failure is not None and run.failure.kind == DISCOVERY:
+        findings.wrong.append(f"{run.failure.what}: {run.failure.found}" if run.failure.found else run.failure.what)
     for topology in topologies:
         _judge_topology(topology, want, findings)
     if len({topology.fingerprint for topology in topologies}) > 1:

@@ -1,7 +1,9 @@
 """A program that answers as etcd, the engine, the frontend or a sidecar would, far enough to bring a stack up.
 
 Called as `fake_service.py {etcd|vllm-rs|python} <the real program's arguments>` in the run's scratch folder. Files
-there change its ways: `die-<service>` makes it end at once; `foreign-worker` adds a stranger's engine to discovery.
+there change its ways: `die-<service>` makes it end at once; `foreign-worker` adds a stranger's engine to discovery;
+`replaced-worker` gives a worker another instance id; `busy-discovery` answers nothing while it is there.
+`GET /spawn` of the engine starts one more inner process.
 """
 
 from __future__ import annotations
@@ -51,11 +53,15 @@ def etcd() -> None:
 
 
 def engine() -> None:
-    core = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"], process_group=0)
+    core = inner_process()
     Path(f"core-{option('--port')}").write_text(str(core.pid))
     serve(int(option("--grpc-port")), {})
     models = {"data": [{"id": option("--served-model-name")}]}
-    serve(int(option("--port")), {"/health": {}, "/v1/models": models})
+    serve(int(option("--port")), {"/health": {}, "/v1/models": models, "/spawn": lambda: inner_process().pid})
+
+
+def inner_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"], process_group=0)
 
 
 def sidecar() -> None:
@@ -80,9 +86,13 @@ def frontend() -> None:
         found = [json.loads(path.read_text()) for path in sorted(RECORDS.glob("*.json"))]
         if Path("foreign-worker").exists() and found:
             found[0]["admin_base_url"] = "http://127.0.0.1:9/"
+        if Path("replaced-worker").exists() and found:
+            found[0]["instance_id"] = 77
         return found
 
     def workers() -> dict[str, object]:
+        if Path("busy-discovery").exists():
+            return {"protocol_version": 1, "namespace": "dynamo", "workers": []}
         return {"protocol_version": 1, "namespace": "dynamo", "workers": records()}
 
     def models() -> dict[str, object]:

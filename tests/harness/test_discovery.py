@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_httpserver import HTTPServer
 
-from harness.discovery import DiscoveryProbe, classify, normalise_url, require_same
-from harness.errors import DiscoveryError
+from harness.clock import Deadline
+from harness.discovery import DiscoveryProbe, classify, complete_topology, normalise_url, require_same
+from harness.errors import DiscoveryError, ServiceDiedError
+from harness.poller import assume_alive
 from harness.probes import Fatal, Pending, Ready
 from harness.topology import Expectation, Snapshot, Topology, describe_change, rank_offsets, topology_event
 from tests.harness.fakes import worker, workers_answer
@@ -234,16 +237,65 @@ class TestProbe:
 
 class TestStaysTheSame:
     def test_the_same_answer_passes(self) -> None:
-        topology = pinned([worker(0)], 1)
-        require_same(topology, lambda: Snapshot(topology), "http://d")
+        require_same(pinned([worker(0)], 1), pinned([worker(0)], 1), "http://d")
 
     def test_a_replaced_worker_is_named(self) -> None:
         after = pinned([worker(0, instance_id=77)], 1)
         with pytest.raises(DiscoveryError, match="topology changed") as caught:
-            require_same(pinned([worker(0)], 1), lambda: Snapshot(after), "http://d")
+            require_same(pinned([worker(0)], 1), after, "http://d")
         assert "gone: backend/1" in str(caught.value)
         assert "new: backend/77" in str(caught.value)
 
-    def test_a_worker_that_has_gone_is_no_reason_to_wait(self) -> None:
-        with pytest.raises(DiscoveryError, match="no longer served"):
-            require_same(pinned([worker(0)], 1), lambda: Pending("no worker"), "http://d")
+
+@dataclass
+class Answers:
+    """A discovery service that gives these answers, the last one for ever."""
+
+    answers: list[Snapshot | Pending | Fatal]
+    url: str = "http://d"
+
+    def ask(self) -> Snapshot | Pending | Fatal:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@dataclass
+class SteppingClock:
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class TestAskedAnew:
+    def ask(self, *answers: Snapshot | Pending | Fatal, alive: Callable[[], None] = assume_alive) -> Topology:
+        clock = SteppingClock()
+        deadline = Deadline.after(clock, 5.0)
+        return complete_topology(Answers(list(answers)), deadline=deadline, clock=clock, alive=alive)
+
+    def test_a_slow_or_busy_frontend_is_asked_again(self) -> None:
+        topology = pinned([worker(0)], 1)
+        assert self.ask(Pending("ReadTimeout"), Pending("HTTP 503"), Snapshot(topology)) == topology
+
+    def test_another_topology_is_an_answer_too(self) -> None:
+        other = pinned([worker(0, instance_id=77)], 1)
+        assert self.ask(Snapshot(other)) == other
+
+    def test_no_complete_answer_ends_at_the_deadline(self) -> None:
+        with pytest.raises(DiscoveryError, match="no longer served") as caught:
+            self.ask(Pending("no worker"))
+        assert (caught.value.expected, caught.value.found) == ("a complete answer within 5 s", "no worker")
+
+    def test_what_waiting_cannot_mend_ends_at_once(self) -> None:
+        with pytest.raises(DiscoveryError) as caught:
+            self.ask(Fatal("too many ranks"), Snapshot(pinned([worker(0)], 1)))
+        assert caught.value.found == "too many ranks"
+
+    def test_a_dead_service_ends_the_asking(self) -> None:
+        def dead() -> None:
+            raise ServiceDiedError("frontend ended")
+
+        with pytest.raises(ServiceDiedError):
+            self.ask(Pending("ConnectError"), alive=dead)

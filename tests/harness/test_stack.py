@@ -6,25 +6,28 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from harness.clock import SteadyClock
 from harness.config import Deadlines
 from harness.ending import Stopped
 from harness.errors import DiscoveryError, InstallError, NotReadyError, ServiceDiedError, UsageError
-from harness.events import BaseEvent, ServiceExited, ServiceReady, ServiceStarted
+from harness.events import BaseEvent, Failure, Note, ServiceExited, ServiceReady, ServiceStarted
 from harness.events import Topology as TopologyEvent
 from harness.ports import PortRoom
-from harness.proctable import read_row
+from harness.proctable import ProcessTable, read_row
 from harness.services.context import TRAINER, ServiceContext
 from harness.services.spec import ServiceSpec
-from harness.stack import LAST_WORDS_S, Stack
+from harness.stack import Stack
 from harness.standing import StandingStack
-from harness.teardown import Leftovers, phase_of, stop_in_phases
+from harness.teardown import Leftovers
+from harness.watch import LAST_WORDS_S
 from tests.harness import fakes
 
 NAMES = ("etcd", "etcd-peer", "frontend", "discovery", "rendezvous")
@@ -138,6 +141,8 @@ class TestStart:
         bench.tell("foreign-worker")
         with pytest.raises(DiscoveryError, match="did not start"):
             bench.stack.start()
+        [event] = [event for event in bench.events if isinstance(event, TopologyEvent)]
+        assert [worker.admin_url for worker in event.workers] == ["http://127.0.0.1:9"]
         assert leftovers(bench.stack.stop()) == CLEAN
 
     def test_ranks_that_never_come_end_at_the_deadline(self, make_bench: Callable[..., Bench]) -> None:
@@ -183,6 +188,13 @@ class TestWatch:
         assert bench.stack.processes["engine-0"].alive()
         assert leftovers(bench.stack.stop()) == CLEAN
 
+    def test_one_look_reads_the_process_table_once_for_all(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        bench.stack.start()
+        read, readings = ProcessTable.read, []
+        monkeypatch.setattr(ProcessTable, "read", lambda: readings.append(1) or read())
+        bench.stack.watch()
+        assert len(readings) == 1
+
     def test_a_trainer_may_end_well_once_it_is_done(self, bench: Bench) -> None:
         process = bench.stack.launch(_trainer(bench, "pass"))
         bench.stack.may_end(TRAINER)
@@ -214,7 +226,32 @@ class TestIdentities:
         start = bench.stack.identities("start")
         os.kill(bench.core(), signal.SIGKILL)
         watch_until(bench.stack, ServiceDiedError)
-        assert len(bench.stack.identities("end").processes) == len(start.processes) - 1
+        end = bench.stack.identities("end")
+        assert {one.pid for one in start.processes} - {one.pid for one in end.processes} == {bench.core()}
+
+    def test_an_additional_inner_process_shows_at_the_end(self, bench: Bench) -> None:
+        bench.stack.start()
+        start = bench.stack.identities("start")
+        added = int(httpx.get(bench.context.url("engine-0") + "/spawn", trust_env=False).text)
+        end = bench.stack.identities("end")
+        assert {one.pid for one in end.processes} - {one.pid for one in start.processes} == {added}
+
+    def test_the_fingerprint_at_the_end_is_that_of_a_new_question(self, bench: Bench) -> None:
+        bench.stack.start()
+        start = bench.stack.identities("start")
+        bench.tell("replaced-worker")
+        end = bench.stack.identities("end")
+        assert start.fingerprint == bench.stack.topology.fingerprint != end.fingerprint
+        with pytest.raises(DiscoveryError, match="topology changed"):
+            bench.stack.require_same_topology()
+
+    def test_discovery_that_is_busy_for_a_while_is_asked_again(self, bench: Bench) -> None:
+        bench.stack.start()
+        bench.tell("busy-discovery")
+        answers_again = threading.Timer(0.3, (bench.context.config.tmp_dir / "busy-discovery").unlink)
+        answers_again.start()
+        bench.stack.require_same_topology()
+        answers_again.join()
 
 
 class TestStop:
@@ -235,18 +272,38 @@ class TestStop:
         row = read_row(core)
         assert row is None or row.ended
 
-    def test_who_asks_goes_before_whoever_is_asked(self) -> None:
-        order: list[str] = []
+    def test_a_service_that_cannot_be_stopped_is_a_failure_and_hides_nothing(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bench.stack.start()
+        frontend = bench.stack.processes["frontend"]
+        with monkeypatch.context() as patched:
+            patched.setattr(frontend, "stop", _refuse)
+            left = bench.stack.stop()
+        assert [one.service for one in left.survivors] == ["frontend"]
+        assert set(left.ports) == set(frontend.spec.ports.values())
+        [failure] = [event for event in bench.events if isinstance(event, Failure)]
+        assert (failure.error.kind, failure.error.exit_code) == ("teardown", 50)
+        exits = {event.service for event in bench.events if isinstance(event, ServiceExited)}
+        assert exits == {"engine-0", "etcd", "sidecar-0"}
 
-        def stop(name: str) -> Callable[[], Stopped]:
-            def call() -> Stopped:
-                order.append(name)
-                return Stopped(name, 0.0, 0)
+    def test_whoever_took_the_rendezvous_port_is_named_and_not_counted(self, bench: Bench) -> None:
+        port = bench.context.config.ports["rendezvous"]
+        with socket.create_server(("127.0.0.1", port)):
+            left = bench.stack.stop()
+        assert left.ports == ()
+        [note] = [event for event in bench.events if isinstance(event, Note)]
+        assert f"pid {os.getpid()} on 127.0.0.1:{port}" in note.text
 
-            return call
-
-        stop_in_phases({name: stop(name) for name in ("etcd", "engine-0", "frontend", "sidecar-0", "trainer")})
-        assert [phase_of(name) for name in order] == [0, 0, 1, 1, 2]
+    def test_shared_memory_that_a_process_abandoned_is_left(self, bench: Bench) -> None:
+        path = Path("/dev/shm") / f"smokestack-test-{bench.context.config.run_id}"
+        process = bench.stack.launch(_trainer(bench, f"open({str(path)!r}, 'w').write('left')"))
+        try:
+            while process.poll() is None:
+                time.sleep(0.01)
+            assert str(path) in bench.stack.stop().files
+        finally:
+            path.unlink()
 
 
 class TestStanding:
@@ -267,6 +324,10 @@ class TestStanding:
         (tmp_path / "stack.json").write_text('{"schema": 2}')
         with pytest.raises(UsageError, match=r"stack\.json"):
             StandingStack.load(tmp_path)
+
+
+def _refuse(*_args: object, **_options: object) -> Stopped:
+    raise PermissionError("may not be signalled")
 
 
 def _trainer(bench: Bench, code: str) -> ServiceSpec:

@@ -1,0 +1,85 @@
+"""Looks after the processes of one run: whether each still runs, what each engine cannot live without, who has ended.
+
+One reading of the process table serves all services: this happens five times a second, beside an engine that computes
+on the same cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.clock import Clock
+from harness.errors import ServiceDiedError
+from harness.events import BaseEvent, ServiceExited
+from harness.process import Process
+from harness.proctable import ProcessTable
+from harness.services.context import TRAINER
+from harness.vitals import Vitals
+
+LAST_WORDS_S = 1.0
+
+
+class Watch:
+    """The processes under watch, by service name in the order of their start. `emit` records every end once."""
+
+    def __init__(self, clock: Clock, emit: Callable[[BaseEvent], None]) -> None:
+        self.processes: dict[str, Process] = {}
+        self._clock = clock
+        self._emit = emit
+        self._vitals: dict[str, Vitals] = {}
+        self._may_end: set[str] = set()
+        self._exits_told: set[str] = set()
+        self._seen_ended: dict[str, float] = {}
+
+    def add(self, process: Process) -> None:
+        """Before its start, so that it is stopped even when that fails half-way."""
+        self.processes[process.spec.name] = process
+
+    def guard(self, name: str) -> None:
+        """From now on every process that this service has at this moment has to go on running."""
+        self._vitals[name] = Vitals.of(self.processes[name])
+
+    def may_end(self, name: str) -> None:
+        """From now on the end of this service with status 0 is no fault (the trainer, once it is done)."""
+        self._may_end.add(name)
+
+    def look(self) -> None:
+        """Raise ServiceDiedError if a service has ended, or a guarded inner process has ended or stands still."""
+        table = ProcessTable.read()
+        for name, process in self.processes.items():
+            returncode = process.poll()
+            if returncode is None:
+                if process.started:
+                    process.tree.update(table)
+                continue
+            if name in self._may_end and returncode == 0:
+                self.tell_exit(name, returncode, expected=True)
+            elif self._has_had_its_say(name):
+                self._raise_if_ended(name)
+        for name, vitals in self._vitals.items():
+            try:
+                vitals.check()
+            except ServiceDiedError:
+                # The leader may have ended since it was asked; its exit status then says more.
+                self._raise_if_ended(name)
+                raise
+
+    def tell_exit(self, name: str, returncode: int | None, *, expected: bool) -> None:
+        """Record the end of a service; only the first time counts."""
+        if name in self._exits_told:
+            return
+        self._exits_told.add(name)
+        self._emit(ServiceExited(service=name, returncode=returncode, expected=expected))
+
+    def _raise_if_ended(self, name: str) -> None:
+        returncode = self.processes[name].poll()
+        if returncode is not None:
+            self.tell_exit(name, returncode, expected=False)
+            self.processes[name].check_alive()
+
+    def _has_had_its_say(self, name: str) -> bool:
+        """Whether an end may be reported. The trainer's last event says more than its exit status: let it be read."""
+        if name != TRAINER:
+            return True
+        seen = self._seen_ended.setdefault(name, self._clock.monotonic())
+        return self._clock.monotonic() - seen >= LAST_WORDS_S
