@@ -5,7 +5,6 @@ The handlers only set events; the clock's sleep raises `Interrupted`, so that th
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import threading
@@ -26,7 +25,8 @@ class InterruptSignals:
 
     `interrupt` belongs into the run's clock; `urgent.is_set` hurries the teardown. Signals within `SAME_REQUEST_S` of
     the first are the same request: Ctrl-C reaches the whole foreground group, and a parent may pass it on as well.
-    A signal that was ignored on entry (nohup) stays ignored. Enter it in the main thread.
+    A signal that was ignored on entry (nohup) stays ignored. A context within another takes over what that one was
+    told, so that nothing is lost on the way from the start of the program to its run. Enter it in the main thread.
     """
 
     def __init__(
@@ -40,17 +40,32 @@ class InterruptSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> InterruptSignals:
+        self.install()
+        return self
+
+    def install(self) -> None:
+        """For the rest of the program, without an end."""
         for number in SIGNALS:
             before = signal.getsignal(number)
             if before is not signal.SIG_IGN:
                 self._before[number] = before
                 signal.signal(number, self._handle)
-        return self
+        # Only now, so that no signal falls between the two.
+        for outer in {getattr(handler, "__self__", None) for handler in self._before.values()}:
+            if isinstance(outer, InterruptSignals) and outer.received:
+                self._take_over(outer)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
         self._before.clear()
+
+    def _take_over(self, outer: InterruptSignals) -> None:
+        self.received += outer.received
+        self._first_at = outer._first_at
+        self.interrupt.set()
+        if outer.urgent.is_set():
+            self.urgent.set()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = self._monotonic()
@@ -68,6 +83,8 @@ def die_with_parent(environ: Mapping[str, str]) -> bool:
     `SMOKESTACK_DIE_WITH_PARENT` is the parent's pid, or 1 for whoever is the parent now. Sends the SIGTERM itself when
     the parent has ended already. Returns whether it was asked for. To be called within `InterruptSignals`.
     """
+    import ctypes  # costs more than all else that has to be imported before signals are heard
+
     wanted = environ.get(DIE_WITH_PARENT, "")
     if not wanted.isdecimal() or int(wanted) == 0:
         return False

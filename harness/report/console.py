@@ -23,6 +23,7 @@ from harness import events
 from harness.evidence.check import counted
 from harness.report.failure import check_body, check_headline, failure_body, failure_headline, shown
 from harness.report.narration import narrate
+from harness.report.stream import lasting
 from harness.report.tables import STYLES, checks_table, training_table
 from harness.report.verdict import Outcome
 
@@ -38,21 +39,23 @@ def wants_plain(stream: TextIO) -> bool:
 class Console:
     """Follows a run. Give `on_event` every event; call `summary` once, at the end.
 
+    A stream that breaks (`| head`, a terminal that was closed) ends the view, never the run.
     `quiet` shows the summary only. `clock` counts seconds on any scale. Use it as a context manager, or call `close`,
     so that the terminal is restored however the run ends.
     """
 
     def __init__(
         self,
-        stream: TextIO,
+        stream: TextIO | None,
         plain: bool | None = None,
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.plain = wants_plain(stream) if plain is None else plain
+        lasting_stream = lasting(stream)
+        self.plain = wants_plain(lasting_stream) if plain is None else plain
         self._quiet = quiet
         self._rich = RichConsole(
-            file=stream,
+            file=lasting_stream,
             force_terminal=not self.plain,
             no_color=self.plain,
             highlight=False,
@@ -93,6 +96,10 @@ class Console:
         """A remark outside the event stream."""
         if not self._quiet:
             self._say(text, None, "")
+
+    def warn(self, text: str) -> None:
+        """A remark that a quiet run makes too."""
+        self._say(text, None, "yellow")
 
     def summary(self, outcome: Outcome) -> None:
         """Training, checks, what went wrong, and the verdict with the path of its evidence."""

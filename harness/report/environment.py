@@ -36,7 +36,7 @@ def describe(project_root: Path) -> dict[str, Any]:
         "tools": {"git": _answer("git", "--version"), "uv": _answer("uv", "--version")},
         "project": _revision(project_root),
     }
-    redacted: dict[str, Any] = redact(facts, Path.home())
+    redacted: dict[str, Any] = redact(facts, _home())
     return redacted
 
 
@@ -49,6 +49,14 @@ def redact(value: Any, home: Path) -> Any:
     if isinstance(value, str) and home != Path("/"):
         return value.replace(f"{home}/", "~/")
     return value
+
+
+def _home() -> Path:
+    """The user's home; `/` where nobody knows it (a user id without an account, and no HOME)."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def _system() -> dict[str, Any]:

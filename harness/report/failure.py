@@ -80,7 +80,10 @@ def _labelled(label: str, value: str, *, wrap: bool = True) -> list[str]:
 
 
 def _log_lines(path: Path) -> list[str]:
-    tail = [plain(line).rstrip() for line in log_tail(path)]
+    try:
+        tail = [plain(line).rstrip() for line in log_tail(path)]
+    except OSError as error:
+        return _labelled("log", f"{shown(path)} (cannot be read: {error.strerror})", wrap=False)
     if not tail:
         return _labelled("log", f"{shown(path)} (nothing in it)", wrap=False)
     size = "all of it" if len(tail) < LOG_TAIL_LINES else f"last {LOG_TAIL_LINES} lines"

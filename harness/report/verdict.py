@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from harness import events
 from harness.config import RunConfig
-from harness.errors import TeardownError
+from harness.errors import SmokestackError, TeardownError
 from harness.evidence import Check, Expectation, Timeline, agreed_versions, judge
 
 VerdictWord = Literal["pass", "fail", "error"]
@@ -114,9 +114,32 @@ def judge_run(recorded: Iterable[Mapping[str, Any]], config: RunConfig) -> Outco
             for teardown in run.of(events.Teardown)[-1:]
             for item in teardown.survivors
         ),
-        failure=_failure_record(run.failure, config.run_dir),
+        failure=None if run.failure is None else failure_record(run.failure, config.run_dir),
     )
     return Outcome(verdict, exit_code(run.failure, checks), run, config.run_dir)
+
+
+def unjudged(error: SmokestackError, *, stack: str, model: str, steps: int, run_dir: Path) -> Outcome:
+    """The outcome where there is nothing to judge: no run was begun, or what it recorded cannot be judged."""
+    failed = events.Failure.of(error)
+    verdict = Verdict(
+        verdict="error",
+        stack=stack,
+        model=model,
+        steps=steps,
+        policy_versions=(),
+        checks=(),
+        phases=Phases(install=None, ready=None, train=None, refit=(), teardown=None, total=0.0),
+        survivors=(),
+        failure=failure_record(failed.error, run_dir),
+    )
+    return Outcome(verdict, error.exit_code, Timeline((failed,), ()), run_dir)
+
+
+def failure_document(error: SmokestackError) -> dict[str, Any]:
+    """What a command other than `smoke` tells with `--json` when it fails: what a verdict would have of it."""
+    failure = failure_record(events.Failure.of(error).error, Path())
+    return {"schema": 1, "verdict": "error", "failure": failure.model_dump(mode="json")}
 
 
 def exit_code(failure: events.RunFailure | None, checks: Sequence[Check]) -> int:
@@ -156,9 +179,8 @@ def _seconds(value: float | None) -> float | None:
     return round(value, 3) if value is not None and math.isfinite(value) else None
 
 
-def _failure_record(failure: events.RunFailure | None, run_dir: Path) -> FailureRecord | None:
-    if failure is None:
-        return None
+def failure_record(failure: events.RunFailure, run_dir: Path) -> FailureRecord:
+    """`failure` as `verdict.json` has it."""
     log = failure.log
     if log is not None and Path(log).is_relative_to(run_dir):
         log = str(Path(log).relative_to(run_dir))

@@ -86,6 +86,38 @@ def test_the_live_line_is_gone_and_the_cursor_is_back_after_an_exception() -> No
     assert stream.getvalue().count(f"{ESCAPE}[?25h") == stream.getvalue().count(f"{ESCAPE}[?25l") == 1
 
 
+class Gone(Terminal):
+    """A terminal that was closed after its first lines."""
+
+    def write(self, text: str) -> int:
+        if self.tell() > 200:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("plain_output", [True, False])
+def test_a_terminal_that_goes_away_ends_nothing(plain_output: bool) -> None:
+    assert len(shown(SOUND, Gone(), plain=plain_output)) < 1000
+
+
+def test_a_quiet_run_still_warns() -> None:
+    stream = io.StringIO()
+    with Console(stream, quiet=True) as console:
+        console.note("nothing of interest")
+        console.warn("junit.xml could not be written")
+    assert stream.getvalue().split() == ["junit.xml", "could", "not", "be", "written"]
+
+
+def test_a_log_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.log").write_text("secret")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert "x.log (cannot be read: Permission denied)" in failure_body(failure(log="x.log").error, tmp_path)
+
+
 def test_the_summary_has_a_row_for_each_version_and_each_check() -> None:
     text = shown(SOUND)
     rows = re.findall(r"^ +([0-4]) .* (0\.1\d s)$", text, flags=re.MULTILINE)

@@ -54,3 +54,13 @@ def test_the_projects_revision_is_marked_dirty_when_it_is(tmp_path: Path) -> Non
 def test_a_folder_outside_of_git_has_no_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert environment.describe(tmp_path)["project"] == {"revision": None, "dirty": None}
+
+
+def test_a_user_without_an_account_and_a_home_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert environment.describe(tmp_path)["schema"] == 1
