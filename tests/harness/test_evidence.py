@@ -414,3 +414,16 @@ def test_the_expectation_comes_from_the_configuration_alone(tmp_path: Path) -> N
     want = Expectation.of(run_config(tmp_path, engines=2, tensor_parallel=2, steps=3))
     assert (want.world_size, list(want.versions), want.starts_untrained) == (4, [0, 1, 2, 3], True)
     assert events.BEFORE_TRANSFER not in want.versions
+
+
+@pytest.mark.parametrize("kept", [SOUND, without(SOUND, "topology")], ids=["topology pinned", "none pinned"])
+def test_a_run_that_discovery_ended_has_no_sound_topology(kept: list[Fields]) -> None:
+    """A topology that never came, or changed, is not a check that was merely not reached."""
+    ended = failure(kind="discovery", what="the topology changed under the run", found="gone: backend/1", exit_code=31)
+    check = judged([*kept, ended.fields()])["discovery.topology"]
+    assert check.status == "fail"
+    assert "gone: backend/1" in check.found
+
+
+def test_another_failure_says_nothing_about_the_topology() -> None:
+    assert judged([*without(SOUND, "topology"), failure().fields()])["discovery.topology"].status == "skip"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +14,8 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from harness.admin import HttpStatusError
-from harness.clock import SteadyClock
+from harness.clock import InterruptibleClock, SteadyClock
+from harness.errors import Interrupted, ServiceDiedError
 from harness.observer import ObservationError, Observer
 from harness.topology import Topology, Worker
 
@@ -42,6 +46,8 @@ class Served:
         self.generate_status = 200
         self.chat_status = 200
         self.asked: list[dict[str, Any]] = []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         answers: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
             "/is_paused": lambda: (200, {"is_paused": self.paused}),
             "/weight_info": lambda: (200, {"weight_version": self.engine_label}),
@@ -52,6 +58,7 @@ class Served:
         }
 
         def handle(request: Request) -> Response:
+            self.may_answer.wait()
             if request.path == "/inference/v1/generate":
                 self.asked.append(json.loads(request.data))
             status, document = answers[request.path]()
@@ -73,6 +80,14 @@ def _chat(text: str) -> dict[str, Any]:
 def served(httpserver: HTTPServer) -> Iterator[Served]:
     yield Served(httpserver)
     httpserver.check_assertions()
+
+
+@pytest.fixture
+def hanging(served: Served) -> Iterator[threading.Event]:
+    """Nobody answers until the test is over."""
+    served.may_answer.clear()
+    yield served.may_answer
+    served.may_answer.set()
 
 
 class TestObservation:
@@ -114,6 +129,42 @@ class TestObservation:
         served.generate_status = 500
         with pytest.raises(HttpStatusError):
             served.observer().observe([PROMPT], 0)
+
+
+class TestWhileItAsks:
+    """A stack that stands still does not hold up whoever observes it."""
+
+    def test_an_interrupt_ends_an_observation_at_once(self, served: Served, hanging: threading.Event) -> None:
+        clock = InterruptibleClock()
+        observer = replace(served.observer(), clock=clock, request_s=30.0)
+        threading.Timer(0.1, clock.interrupt.set).start()
+        began = time.monotonic()
+        with pytest.raises(Interrupted):
+            observer.observe([PROMPT], 0)
+        assert time.monotonic() - began < 2.0
+
+    @pytest.mark.parametrize("ask", ["observe", "generate"])
+    def test_a_process_that_ends_meanwhile_is_what_is_reported(
+        self, served: Served, hanging: threading.Event, ask: str
+    ) -> None:
+        observer = replace(served.observer(), watch=ended, request_s=30.0)
+        with pytest.raises(ServiceDiedError):
+            observer.observe([PROMPT], 0) if ask == "observe" else observer.generate("after")
+
+    def test_a_refused_generation_of_a_dead_engine_is_its_death(self, served: Served) -> None:
+        served.chat_status = 500
+        with pytest.raises(ServiceDiedError):
+            replace(served.observer(), watch=ended).generate("after")
+
+    def test_a_whole_observation_has_one_deadline(self, served: Served, hanging: threading.Event) -> None:
+        with pytest.raises(ObservationError, match="did not end in time") as caught:
+            replace(served.observer(), observe_s=0.2, request_s=30.0).observe([PROMPT], 3)
+        assert caught.value.where == served.url
+        assert "version 3" in caught.value.what
+
+
+def ended() -> None:
+    raise ServiceDiedError("engine-0 ended")
 
 
 class TestHalfAnswers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,21 @@ PLAN = Plan(
 
 @dataclass
 class SteppingClock:
-    """Each sleep moves the clock; no real time passes unless the reader thread needs it."""
+    """Each sleep moves the clock; no real time passes unless the reader thread needs it.
+
+    `at` holds what happens when the clock has come to a time.
+    """
 
     now: float = 0.0
+    at: dict[float, Callable[[], None]] = field(default_factory=dict)
 
     def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+        for due in [time for time in self.at if time <= self.now]:
+            self.at.pop(due)()
         os.sched_yield()
 
 
@@ -47,6 +53,7 @@ class Scripted:
     emitted: list[str] = field(default_factory=list)
     observed: list[int] = field(default_factory=list)
     dead: bool = False
+    clock: SteppingClock = field(default_factory=SteppingClock)
 
     def __post_init__(self) -> None:
         self.events_fd, self.commands_fd = (os.dup(fd) for fd in self.channel.child_fds)
@@ -55,6 +62,15 @@ class Scripted:
     def say(self, *events: dict[str, Any]) -> None:
         for event in events:
             os.write(self.events_fd, json.dumps(event).encode() + b"\n")
+
+    def hear(self, count: int) -> None:
+        """Until so many events were heard in all: the reader thread knows nothing of the stepping clock."""
+        while len(self.emitted) < count:
+            self.channel.hear(lambda event: self.emitted.append(event["kind"]))
+
+    def say_and_hear(self, event: dict[str, Any]) -> None:
+        self.say(event)
+        self.hear(len(self.emitted) + 1)
 
     def leave(self) -> None:
         os.close(self.events_fd)
@@ -66,7 +82,7 @@ class Scripted:
     def follower(self, **deadlines: float) -> Follower:
         return Follower(
             channel=self.channel,
-            clock=SteppingClock(),
+            clock=self.clock,
             deadlines=Deadlines(**({"step_s": 1e6, "refit_s": 1e6, "rendezvous_s": 1e6, "request_s": 1e6} | deadlines)),
             log=Path("trainer.log"),
             watch=self.watch,
@@ -127,6 +143,52 @@ def test_a_refit_error_keeps_the_servers_text_and_names_the_paused_engines(train
 def test_a_silent_trainer_is_given_up_at_the_deadline(trainer: Scripted) -> None:
     with pytest.raises(TrainingError, match=r"did not report transfer\.initialised in time"):
         trainer.follower(rendezvous_s=0.5).train(PLAN, steps=1)
+
+
+LIMITS = {"request_s": 3.0, "rendezvous_s": 5.0, "refit_s": 2.0, "step_s": 4.0}
+SAID_LATE_S = 1.2
+"""After its limit, the trainer needs a moment (the last words of a collective) before it says which phase hung."""
+
+
+@pytest.mark.parametrize(
+    ("before", "limit_s"),
+    [
+        ([], LIMITS["rendezvous_s"]),
+        ([{"kind": "transfer.initialised"}], LIMITS["refit_s"]),
+        ([{"kind": "transfer.initialised"}, *version_events(0)], 2 * LIMITS["step_s"]),
+    ],
+    ids=["rendezvous", "refit", "step"],
+)
+def test_the_trainers_own_account_of_a_hang_arrives_before_the_harness_gives_up(
+    trainer: Scripted, before: list[dict[str, Any]], limit_s: float
+) -> None:
+    error = {"kind": "refit", "what": "not in time", "found": "still in phase 'update'", "poisoned": ["http://e"]}
+
+    trainer.say(*before)
+    trainer.hear(len(before))
+    trainer.clock.at[limit_s + SAID_LATE_S] = lambda: trainer.say_and_hear({"kind": "trainer.error", "error": error})
+    with pytest.raises(RefitError, match="left paused, not to be used again: http://e") as caught:
+        trainer.follower(**LIMITS).train(PLAN, steps=1)
+    assert caught.value.found == "still in phase 'update'"
+
+
+def test_a_failure_heard_while_nobody_waits_for_it_is_raised_as_what_it_is(trainer: Scripted) -> None:
+    trainer.say({"kind": "trainer.error", "error": {"kind": "model", "what": "no such weights", "hint": "make them"}})
+    trainer.leave()
+    while not trainer.channel.ended:
+        trainer.channel.hear(lambda event: trainer.emitted.append(event["kind"]))
+    with pytest.raises(TrainingError, match="no such weights") as caught:
+        trainer.channel.raise_fault(Path("trainer.log"))
+    assert caught.value.hint == "make them"
+    assert trainer.emitted == ["trainer.error"]
+
+
+def test_a_trainer_that_said_nothing_wrong_has_no_fault(trainer: Scripted) -> None:
+    trainer.say({"kind": "trainer.done"})
+    trainer.leave()
+    while not trainer.channel.ended:
+        trainer.channel.hear(lambda _event: None)
+    trainer.channel.raise_fault(Path("trainer.log"))
 
 
 def test_a_trainer_that_leaves_early_is_an_error(trainer: Scripted) -> None:
