@@ -42,17 +42,17 @@ class ModelChoice:
         return self.kind == "tiny"
 
 
-def choose(text: str, root: Path) -> ModelChoice:
-    """Resolve `--model`: `tiny`, `smollm2`, or a folder (absolute, or relative to the working directory)."""
+def choose(text: str, base: Path) -> ModelChoice:
+    """Resolve `--model`: `tiny`, `smollm2`, or a folder (absolute, or relative to `base`)."""
     for kind in NAMED:
         if text == kind:
             return ModelChoice(kind=kind, served_name=kind)
-    folder = Path(text).expanduser()
+    folder = base / Path(text).expanduser()
     if not folder.is_dir():
         raise UsageError(
             f"--model {text}: no such model",
             expected=f"{', '.join(NAMED)}, or a local folder with a model in it",
-            found="neither a known name nor a folder",
+            found=f"neither a known name nor a folder: {folder}",
             hint="give the path of a folder that holds config.json, a tokenizer and *.safetensors",
         )
     folder = folder.resolve()

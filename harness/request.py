@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from harness.models import ModelChoice, choose
 from harness.ports import PORT_NAMES
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
+INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
+"""Where the caller of a nox session was: nox itself has changed to the project's root by then."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Request:
     def from_args(cls, args: argparse.Namespace) -> Request:
         """From the parsed options of `smoke` or `up`; options that `up` lacks keep their defaults."""
         options = vars(args)
-        model = choose(args.model, PROJECT_ROOT)
+        model = choose(args.model, callers_path("."))
         deadlines = Deadlines().model_copy(
             update={
                 "engine_s": args.ready_timeout,
@@ -60,6 +63,11 @@ class Request:
             deadlines=deadlines,
             grpo=GrpoConfig().model_copy(update=_training_options(options, model)),
         )
+
+
+def callers_path(text: str) -> Path:
+    """A path of the command line, absolute: relative ones start where the caller is."""
+    return Path(os.environ.get(INVOKED_FROM) or Path.cwd(), Path(text).expanduser())
 
 
 def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict[str, object]:

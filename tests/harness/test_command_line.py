@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import build_parser, main
-from harness.request import Request
+from harness.errors import UsageError
+from harness.request import INVOKED_FROM, Request
 
 
 def request(*options: str) -> Request:
@@ -27,6 +28,20 @@ def test_options_reach_the_request(tmp_path: Path) -> None:
     assert (asked.steps, asked.grpo.seed, asked.grpo.learning_rate, asked.keep_up) == (8, 7, 0.5, True)
     assert dict(asked.ports) == {"frontend": 8000}
     assert (asked.deadlines.step_s, asked.deadlines.refit_s, asked.run_dir) == (11.0, 12.0, tmp_path)
+
+
+def test_relative_paths_are_the_callers_although_nox_runs_in_the_projects_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(INVOKED_FROM, raising=False)
+    assert request("--run-dir", "mine").run_dir == tmp_path / "mine"
+    monkeypatch.setenv(INVOKED_FROM, str(tmp_path / "elsewhere"))
+    assert request("--run-dir", "mine").run_dir == tmp_path / "elsewhere" / "mine"
+    assert request("--run-dir", str(tmp_path)).run_dir == tmp_path
+    with pytest.raises(UsageError) as caught:
+        request("--model", "../models/mine")
+    assert str(tmp_path / "elsewhere" / "../models/mine") in str(caught.value.found)
 
 
 def test_a_model_brings_its_own_hyperparameters_unless_they_are_given() -> None:
