@@ -1,9 +1,10 @@
 """Shared memory that outlives its makers: files in `/dev/shm`, which no scratch folder holds and no session ends.
 
-vLLM names its segments at random (`psm_*`, `sem.mp-*`), and the kernel keeps no maker with them. A file is taken for a
-run's leavings when it appeared during the run, belongs to this user, and no living process has it mapped or open: that
-spares another run beside this one, and anybody else's programs. Only a segment that somebody else abandoned at the
-same time is taken for ours. Removes nothing.
+vLLM shares hundreds of megabytes between its processes under random names (`psm_*`, `sem.mp-*`), and an engine that is
+killed leaves them. The kernel keeps no maker with a file. So it is noted, while the run goes on, which files its own
+processes hold: these are removed once no living process has them mapped or open. Any other file that appeared during
+the run, belongs to this user and is used by nobody is only reported: it may be another's that was abandoned meanwhile.
+What a living process uses is touched by nobody, so that runs beside each other do not meet.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ class Segment:
     device: int
     inode: int
 
+    @property
+    def file(self) -> tuple[int, int]:
+        return self.device, self.inode
+
 
 def segments(folder: Path = FOLDER) -> frozenset[Segment]:
     """This user's files in `folder` now; none where there is no such folder."""
@@ -49,23 +54,47 @@ def segments(folder: Path = FOLDER) -> frozenset[Segment]:
     return frozenset(found)
 
 
-def abandoned(before: Iterable[Segment], folder: Path = FOLDER, clock: Clock | None = None) -> tuple[str, ...]:
-    """Paths that are new since `before` and that nobody uses, at two looks: one may fall between creation and use."""
-    new = _unused(segments(folder) - frozenset(before), folder)
-    if not new:
-        return ()
-    (clock or SteadyClock()).sleep(SECOND_LOOK_S)
-    return tuple(str(one.path) for one in sorted(_unused(new & segments(folder), folder)))
+class SharedMemory:
+    """The segments of one run, from its start on."""
+
+    def __init__(self, folder: Path = FOLDER, clock: Clock | None = None) -> None:
+        self._folder = folder
+        self._clock = clock or SteadyClock()
+        self._before = segments(folder)
+        self._own: set[Segment] = set()
+
+    def note(self, pids: Iterable[int]) -> None:
+        """Remember what these processes, which are the run's, hold now: another process of theirs may end with it."""
+        candidates = segments(self._folder) - self._before - self._own
+        if candidates:
+            held = _held(pids, self._folder)
+            self._own |= {one for one in candidates if one.file in held}
+
+    def clean(self) -> tuple[str, ...]:
+        """Remove what the run's processes left; returns the paths that are left all the same, and others' like it."""
+        for one in self._unused(self._own & segments(self._folder)):
+            one.path.unlink(missing_ok=True)
+        new = self._unused(segments(self._folder) - self._before)
+        if not new:
+            return ()
+        # Somebody else's may have been looked at between its creation and its use.
+        self._clock.sleep(SECOND_LOOK_S)
+        return tuple(str(one.path) for one in sorted(self._unused(new & segments(self._folder))))
+
+    def _unused(self, candidates: Iterable[Segment]) -> frozenset[Segment]:
+        wanted = frozenset(candidates)
+        if not wanted:
+            return wanted
+        used = _held((int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()), self._folder)
+        return frozenset(one for one in wanted if one.file not in used)
 
 
-def _unused(candidates: frozenset[Segment], folder: Path) -> frozenset[Segment]:
-    if not candidates:
-        return frozenset()
-    used: set[tuple[int, int]] = set()
-    for entry in _PROC.iterdir():
-        if entry.name.isdecimal():
-            used |= _mapped(entry, folder) | _open(entry, folder)
-    return frozenset(one for one in candidates if (one.device, one.inode) not in used)
+def _held(pids: Iterable[int], folder: Path) -> set[tuple[int, int]]:
+    """(device, inode) of the files of `folder` that these processes have mapped or open, as far as may be seen."""
+    found: set[tuple[int, int]] = set()
+    for pid in pids:
+        found |= _mapped(_PROC / str(pid), folder) | _open(_PROC / str(pid), folder)
+    return found
 
 
 def _mapped(process: Path, folder: Path) -> set[tuple[int, int]]:

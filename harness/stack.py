@@ -19,7 +19,7 @@ from harness.proctable import read_boot_id
 from harness.services import frontend
 from harness.services.context import ETCD, FRONTEND, FRONTEND_PORT, ServiceContext, engine_name, sidecar_name
 from harness.services.spec import ServiceSpec
-from harness.shm import abandoned, segments
+from harness.shm import SharedMemory
 from harness.standing import Owner, StandingService, StandingStack
 from harness.startup import Startup, discovery_probe
 from harness.teardown import Leftovers, StopError, look_around, stop_in_phases
@@ -55,7 +55,7 @@ class Stack:
         self._meanwhile = meanwhile
         self._inherited = inherited
         self._watch = Watch(clock, emit)
-        self._shm_before = segments()
+        self._shared_memory = SharedMemory()
         self._topology: Topology | None = None
 
     @property
@@ -84,6 +84,7 @@ class Stack:
         self._topology = startup.run()
         for index in range(self.context.config.engines):
             self._watch.guard(engine_name(index))
+        self._note_shared_memory()
         return self._topology
 
     def launch(self, spec: ServiceSpec) -> Process:
@@ -131,6 +132,7 @@ class Stack:
         """
         began = self._clock.monotonic()
         processes, failed = self._watch.processes, None
+        self._note_shared_memory()
         try:
             ended = stop_in_phases({name: partial(one.stop, urgent=urgent) for name, one in processes.items()})
         except StopError as error:
@@ -142,9 +144,13 @@ class Stack:
             self.context.config.ports.values(),
             seconds=self._clock.monotonic() - began,
         )
-        left = replace(left, files=abandoned(self._shm_before))
+        left = replace(left, files=self._shared_memory.clean())
         self._tell_end(ended, failed, left)
         return left
+
+    def _note_shared_memory(self) -> None:
+        started = [process for process in self._watch.processes.values() if process.started]
+        self._shared_memory.note(row.pid for process in started for row in process.snapshot())
 
     def _tell_end(self, ended: list[Stopped], failed: StopError | None, left: Leftovers) -> None:
         """Only after all is done and found: telling may fail, too."""

@@ -1,4 +1,4 @@
-"""Shared memory that a run left is named; what any living process uses is nobody's to report."""
+"""What a run's own processes left in shared memory is removed; what any living process uses is left alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.shm import FOLDER, Segment, abandoned, segments
+from harness.shm import FOLDER, SharedMemory, segments
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no /dev/shm on this machine")
 
@@ -50,30 +50,55 @@ def path(request: pytest.FixtureRequest) -> Iterator[Path]:
         name.unlink()
 
 
-def of(path: Path, before: frozenset[Segment]) -> list[str]:
+def left(path: Path, run: SharedMemory) -> list[str]:
     """What is reported of `path`; other programs of this machine may do as they like."""
-    return [one for one in abandoned(before) if one == str(path)]
+    return [one for one in run.clean() if one == str(path)]
 
 
-def test_a_segment_that_nobody_uses_any_more_is_named(path: Path) -> None:
-    before = segments()
+@pytest.mark.parametrize("how", ["mapped", "open"])
+def test_what_a_process_of_the_run_held_is_removed_after_its_end(path: Path, how: str) -> None:
+    run = SharedMemory()
+    holder = Holder(path, how)
+    run.note([holder.process.pid])
+    holder.leave()
+    assert left(path, run) == []
+    assert not path.exists()
+
+
+def test_what_a_process_of_the_run_still_holds_is_not_removed(path: Path) -> None:
+    run = SharedMemory()
+    holder = Holder(path, "mapped")
+    run.note([holder.process.pid])
+    assert left(path, run) == []
+    assert path.exists()
+    holder.leave()
+
+
+def test_what_nobody_uses_and_nobody_was_seen_with_is_named_and_not_removed(path: Path) -> None:
+    run = SharedMemory()
     path.write_bytes(b"left")
-    assert of(path, before) == [str(path)]
+    assert left(path, run) == [str(path)]
+    assert path.exists()
 
 
-def test_what_was_there_before_is_not_ours(path: Path) -> None:
+def test_what_was_there_before_is_not_ours_even_if_a_process_of_the_run_holds_it(path: Path) -> None:
     path.write_bytes(b"old")
-    assert of(path, segments()) == []
+    run = SharedMemory()
+    holder = Holder(path, "mapped")
+    run.note([holder.process.pid])
+    holder.leave()
+    assert left(path, run) == []
+    assert path.exists()
 
 
 def test_a_later_file_of_the_same_name_is_another(path: Path) -> None:
     path.write_bytes(b"old")
-    before = segments()
+    run = SharedMemory()
     kept = path.with_name(path.name + "-kept")
     path.rename(kept)
     path.write_bytes(b"new")
     try:
-        assert of(path, before) == [str(path)]
+        assert left(path, run) == [str(path)]
     finally:
         kept.unlink()
 
@@ -82,18 +107,18 @@ def test_a_later_file_of_the_same_name_is_another(path: Path) -> None:
 def test_another_runs_segment_is_left_alone_while_it_lives_and_reported_once_it_is_abandoned(
     path: Path, how: str
 ) -> None:
-    before = segments()
+    run = SharedMemory()
     holder = Holder(path, how)
     try:
-        assert of(path, before) == []
+        assert left(path, run) == []
     finally:
         holder.leave()
-    assert of(path, before) == [str(path)]
+    assert left(path, run) == [str(path)]
 
 
 def test_a_machine_without_the_folder_has_none(tmp_path: Path) -> None:
     assert segments(tmp_path / "none") == frozenset()
-    assert abandoned(frozenset(), tmp_path / "none") == ()
+    assert SharedMemory(tmp_path / "none").clean() == ()
 
 
 def test_folders_and_links_are_no_segments(tmp_path: Path) -> None:

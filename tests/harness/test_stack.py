@@ -295,7 +295,18 @@ class TestStop:
         [note] = [event for event in bench.events if isinstance(event, Note)]
         assert f"pid {os.getpid()} on 127.0.0.1:{port}" in note.text
 
-    def test_shared_memory_that_a_process_abandoned_is_left(self, bench: Bench) -> None:
+    def test_shared_memory_of_an_engine_that_was_killed_goes_with_it(self, bench: Bench) -> None:
+        path = Path("/dev/shm") / f"smokestack-test-{bench.context.config.run_id}"
+        code = f"import time; held = open({str(path)!r}, 'w'); time.sleep(600)"
+        bench.stack.start()
+        process = bench.stack.launch(_trainer(bench, code))
+        while not path.exists():
+            time.sleep(0.01)
+        assert bench.stack.stop(urgent=lambda: True).files == ()
+        assert process.poll() == -signal.SIGKILL
+        assert not path.exists()
+
+    def test_shared_memory_that_nobody_was_seen_with_is_reported(self, bench: Bench) -> None:
         path = Path("/dev/shm") / f"smokestack-test-{bench.context.config.run_id}"
         process = bench.stack.launch(_trainer(bench, f"open({str(path)!r}, 'w').write('left')"))
         try:
