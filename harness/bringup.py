@@ -1,6 +1,6 @@
 """From an open session to a ready stack: install, check the pins, make the model's folder, start, find the engines.
 
-Shared by `smoke`, which goes on to train, and `up`, which leaves the stack running.
+Shared by `smoke`, which goes on to train, and `up`, which leaves the stack running; and so is the way to leave it so.
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ from contextlib import contextmanager
 from harness.clock import Deadline
 from harness.environ import service_environment
 from harness.errors import NotReadyError
-from harness.events import Phase, PhaseName
+from harness.events import BaseEvent, Phase, PhaseName, ServiceReady, ServiceStarted, Topology
 from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
 from harness.observer import Observer
 from harness.provision import ModelFolder, Provisioner
 from harness.services.context import FRONTEND_PORT, ServiceContext
 from harness.session import Session
 from harness.stack import Stack, no_more
+from harness.standing import Owner, StandingStack
 
 
 @contextmanager
 def phase(session: Session, name: PhaseName) -> Iterator[None]:
-    """Time a phase; recorded only when it ends well."""
+    """Time a phase; recorded only when it ends well. Raises DoctorError when the timeline cannot be written."""
     began = session.clock.monotonic()
     yield
     session.emit(Phase(phase=name, seconds=session.clock.monotonic() - began))
+    session.events.require_written()
 
 
 def install(session: Session) -> Manifest:
     """The stack, installed as its manifest says; the evidence of what is really there is recorded."""
     config = session.config
     provisioner(session, session.note).install()
+    # Only now: an install needs the environment alone. Whatever came in between is seen by the stamp.
+    session.in_use.take(Deadline.after(session.clock, config.deadlines.install_s), session.clock, session.note)
     manifest = load_manifest(config.project_root, config.stack)
     require_installed(config.project_root, manifest, config.environment)
     session.emit(installed_pins(manifest, config.environment))
@@ -58,8 +62,40 @@ def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> M
 
 
 def new_stack(session: Session, manifest: Manifest, *, meanwhile: Callable[[], None] = no_more) -> Stack:
-    context = ServiceContext(session.config, manifest, os.environ)
-    return Stack(context, clock=session.clock, emit=session.emit, meanwhile=meanwhile)
+    """The run's stack. It is written down as it grows, so that a later command finds it whatever ends this one."""
+    owner = Owner.this_process()
+    session.scratch.mark(session.config.run_id)
+
+    def emit(event: BaseEvent) -> None:
+        if isinstance(event, ServiceStarted | ServiceReady | Topology):
+            stack.describe(owner).write()
+        session.emit(event)
+
+    stack = Stack(
+        ServiceContext(session.config, manifest, os.environ),
+        clock=session.clock,
+        emit=emit,
+        meanwhile=meanwhile,
+        inherited=session.in_use.fds,
+    )
+    return stack
+
+
+def leave_standing(session: Session, stack: Stack) -> StandingStack:
+    """Hand the running stack over to later commands: from here on it is not this command's to end.
+
+    Raises `Interrupted` when the user wants it ended after all, `DoctorError` when it cannot be written down; it is
+    then still this command's.
+    """
+    standing = stack.describe()
+    try:
+        standing.write()
+        session.scratch.keep()
+        session.clock.sleep(0)
+    except BaseException:
+        session.scratch.keep_no_longer()
+        raise
+    return standing
 
 
 def observer_of(session: Session, stack: Stack) -> Observer:
@@ -71,6 +107,8 @@ def observer_of(session: Session, stack: Stack) -> Observer:
         clock=session.clock,
         new_tokens=session.config.probe_new_tokens,
         request_s=session.config.deadlines.request_s,
+        observe_s=2 * session.config.deadlines.request_s,
+        watch=stack.watch,
     )
 
 

@@ -6,29 +6,51 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from harness import keep
+from harness import keep, takedown
 from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig
 from harness.errors import SmokestackError
-from harness.request import Request
+from harness.logs import logs
+from harness.report.stream import print_document, say
+from harness.report.verdict import failure_document, unjudged
+from harness.request import Request, callers_path
 from harness.run import smoke
+from harness.session import require_uninterrupted
+from harness.signals import InterruptSignals
 
 EPILOG = """exit status: 0 pass, 1 a check failed, 2 usage, 10 doctor, 20 build or install, 30 not ready, 31 discovery,
-40 refit or training, 50 teardown left something, 130 interrupted"""
+40 refit or training, 50 teardown left something, 70 a fault of this program, 130 interrupted. With --json, stdout has
+exactly one JSON document even when nothing could be begun: `smoke` gives its verdict in any case, the other commands
+{"schema": 1, "verdict": "error", "failure": {...}}; only what is no command line at all gets a usage text on stderr."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse `argv` and run the command. Returns the exit status of the outcome contract."""
+    """Parse `argv` and run the command. Returns the exit status of the outcome contract.
+
+    A command that raises has written nothing to stdout yet.
+    """
     args = build_parser().parse_args(argv)
-    try:
-        status: int = args.command(args)
-    except SmokestackError as error:
-        sys.stderr.write(f"smokestack: {error.kind}: {error}\n")
-        return error.exit_code
+    with InterruptSignals() as signals:
+        try:
+            require_uninterrupted(signals)
+            status: int = args.command(args)
+        except SmokestackError as error:
+            say(f"{error.kind}: {error}")
+            if getattr(args, "json", False):
+                print_document(_document(args, error))
+            return error.exit_code
     return status
+
+
+def _document(args: argparse.Namespace, error: SmokestackError) -> dict[str, Any]:
+    """What `--json` tells of a command that ended before it had anything to tell."""
+    if args.name != "smoke":
+        return failure_document(error)
+    outcome = unjudged(error, stack=args.stack, model=args.model, steps=args.steps, run_dir=Path())
+    return outcome.verdict.document()
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Start a real RL serving stack, refit it from a real trainer, prove what it serves, tear it down.",
         epilog=EPILOG,
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(
@@ -64,7 +86,12 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")
     defaults = Deadlines()
-    parser.add_argument("--step-timeout", type=_positive_float, default=defaults.step_s, help="seconds for one step")
+    parser.add_argument(
+        "--step-timeout",
+        type=_positive_float,
+        default=defaults.step_s,
+        help="seconds for the rollouts of one step, and again for its training",
+    )
     parser.add_argument("--refit-timeout", type=_positive_float, default=defaults.refit_s, help="seconds for one refit")
 
 
@@ -76,19 +103,19 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(command=keep.status)
+    parser.set_defaults(command=takedown.status)
     _add_run_dir(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
 def _add_down(parser: argparse.ArgumentParser) -> None:
     _add_status(parser)
-    parser.set_defaults(command=keep.down)
+    parser.set_defaults(command=takedown.down)
     parser.add_argument("--all-runs", action="store_true", help="every stack of this project that is still up")
 
 
 def _add_logs(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(command=keep.logs)
+    parser.set_defaults(command=logs)
     parser.add_argument("service", nargs="?", help="one service, for example engine-0; all of them without it")
     parser.add_argument("-f", "--follow", action="store_true", help="go on printing what is appended")
     parser.add_argument("-n", "--lines", type=_positive_int, default=40, help="how many last lines of each")
@@ -114,7 +141,9 @@ def _add_stack_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run_dir(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--run-dir", type=Path, default=argparse.SUPPRESS, help="folder of the run (default: runs/…)")
+    parser.add_argument(
+        "--run-dir", type=callers_path, default=argparse.SUPPRESS, help="folder of the run (default: runs/…)"
+    )
 
 
 def _positive_int(text: str) -> int:

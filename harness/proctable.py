@@ -98,6 +98,11 @@ def read_row(pid: int) -> ProcessRow | None:
     )
 
 
+def read_boot_id() -> str:
+    """Which boot of the machine this is: start times, and so process ids, mean something within one boot only."""
+    return (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
+
+
 def environment_of(pid: int) -> dict[str, str]:
     """The environment that `pid` began with; empty when it ended, overwrote it, or belongs to someone else."""
     try:

@@ -5,28 +5,35 @@ The teardown and the verdict happen whatever came before: a failed check, a faul
 
 from __future__ import annotations
 
-import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from harness import dryrun
-from harness.bringup import first_generation, install, make_model, new_stack, observer_of, phase
-from harness.clock import Deadline
-from harness.errors import SmokestackError, TrainingError
+from harness.bringup import first_generation, install, leave_standing, make_model, new_stack, observer_of, phase
+from harness.errors import DoctorError, TrainingError, during_training
 from harness.events import BEFORE_TRANSFER, Phase, Teardown
 from harness.manifest import Manifest
 from harness.observer import Observer
+from harness.process import describe_exit
 from harness.provision import ModelFolder
 from harness.report import environment as machine
 from harness.report import junit
-from harness.report.verdict import Outcome, judge_run
+from harness.report.stream import print_document
+from harness.report.verdict import Outcome, judge_run, unjudged
 from harness.request import Request
 from harness.services import trainer as trainer_service
 from harness.services.context import FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER
-from harness.session import STANDING_MARK, Session, opened
+from harness.session import Session, opened
 from harness.stack import Stack
+from harness.standing import StandingStack, forget
+from harness.takedown import describe
+from harness.teardown import Leftovers
 from harness.training import Follower, Plan, TrainerChannel
+from harness.watch import LAST_WORDS_S
+
+T = TypeVar("T")
 
 
 def smoke(request: Request) -> int:
@@ -35,10 +42,13 @@ def smoke(request: Request) -> int:
         dryrun.show(request, train=True)
         return 0
     with opened(request) as session:
-        outcome = SmokeRun(session).execute()
+        run = SmokeRun(session)
+        outcome = run.execute()
         session.console.summary(outcome)
+    if run.standing is not None:
+        describe(run.standing, sys.stderr)
     if request.json:
-        sys.stdout.write(json.dumps(outcome.verdict.document(), indent=2) + "\n")
+        print_document(outcome.verdict.document())
     return outcome.exit_code
 
 
@@ -49,20 +59,25 @@ class SmokeRun:
         self.session = session
         self.channel = TrainerChannel()
         self.stack: Stack | None = None
+        self.standing: StandingStack | None = None
 
     def execute(self) -> Outcome:
         """Everything from the first event to the written verdict."""
         session = self.session
         session.console.on_event(session.events.emit("run.started", config=session.config.model_dump(mode="json")))
-        try:
-            self._run()
-        except SmokestackError as error:
-            session.record_failure(error)
-        except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not leave a stack behind
-            session.record_failure(error)
-        finally:
-            self._tear_down()
+        self._attempt(self._run)
+        self._tear_down()
+        if not self._failed():
+            self._attempt(session.events.require_written)
         return self._judge()
+
+    def _attempt(self, step: Callable[[], T]) -> T | None:
+        """Do it. What it raises becomes the run's failure, since what follows must happen all the same."""
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - the boundary: no fault may leave a stack behind or cost the verdict
+            self.session.record_failure(error)
+            return None
 
     def _run(self) -> None:
         with phase(self.session, "install"):
@@ -74,7 +89,7 @@ class SmokeRun:
             stack.start()
             first_generation(self.session, observer_of(self.session, stack))
             follower = self._follow(stack)
-        with phase(self.session, "train"):
+        with phase(self.session, "train"), during_training():
             self._train(stack, follower)
 
     def _launch_trainer(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
@@ -99,7 +114,9 @@ class SmokeRun:
         self.channel.child_started()
 
     def _hear_trainer(self) -> None:
+        """Its failure ends whatever is being waited for: it says more than its exit status will."""
         self.channel.hear(self.session.emit_from_trainer)
+        self.channel.raise_fault(self.session.run_dir.log(TRAINER))
 
     def _follow(self, stack: Stack) -> Follower:
         """Wait for the trainer, and look at the stack once before the first transfer."""
@@ -124,24 +141,34 @@ class SmokeRun:
         stack.may_end(TRAINER)
         self.session.emit(observer_of(self.session, stack).generate("after"))
         self._await_trainers_end(stack)
-        stack.require_same_topology()
         self.session.emit(stack.identities("end"))
 
     def _await_trainers_end(self, stack: Stack) -> None:
         """It is done; it must now also leave, and with status 0."""
-        clock, seconds = self.session.clock, self.session.config.deadlines.request_s
-        if stack.processes[TRAINER].wait(Deadline.after(clock, seconds), clock) is None:
+        process, log = stack.processes[TRAINER], self.session.run_dir.log(TRAINER)
+        seconds = self.session.config.deadlines.request_s
+        if not stack.vigil.until(lambda: process.poll() is not None, seconds):
             raise TrainingError(
                 "the trainer is done but does not end",
                 expected=f"its process ends within {seconds:g} s",
                 found="it still runs",
-                log=self.session.run_dir.log(TRAINER),
+                log=log,
+            )
+        stack.vigil.until(lambda: self.channel.ended, LAST_WORDS_S)
+        returncode = process.poll()
+        if returncode != 0:
+            raise TrainingError(
+                "the trainer was done, and then failed",
+                expected="its process ends with exit status 0",
+                found="it still runs" if returncode is None else describe_exit(returncode),
+                log=log,
             )
         stack.watch()
 
     def _observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> None:
-        stack.require_same_topology()
+        """Looked at, and only then compared: what may continue is what discovery lists right before that."""
         self.session.emit(observer.observe(prompts, version))
+        stack.require_same_topology()
 
     def _plan(self, stack: Stack) -> Plan:
         config, topology = self.session.config, stack.topology
@@ -158,32 +185,66 @@ class SmokeRun:
         )
 
     def _tear_down(self) -> None:
+        """Each step whatever became of the one before. Without an answer about what is left there is no evidence."""
         session = self.session
         began = session.clock.monotonic()
-        self.channel.close()
-        if session.config.keep_up and not self._failed() and self.stack is not None:
-            (session.scratch.path / STANDING_MARK).touch()
-            self.stack.describe().write()
+        self._attempt(self.channel.close)
+        if self._attempt(self._leave_standing):
             return
-        left = None if self.stack is None else self.stack.stop(urgent=session.signals.urgent.is_set)
-        session.emit(
-            Teardown(
-                survivors=left.survivors if left else (),
-                ports=left.ports if left else (),
-                files=tuple(session.scratch.remove()),
-                seconds=session.clock.monotonic() - began,
+        # Stopping again finishes what a fault broke off, and is the only way to know what is left.
+        left = self._attempt(self._stop) or self._attempt(self._stop)
+        files = self._attempt(session.scratch.remove)
+        seconds = session.clock.monotonic() - began
+        if left is not None and files is not None:
+            teardown = Teardown(
+                survivors=left.survivors, ports=left.ports, files=(*left.files, *files), seconds=seconds
             )
-        )
-        session.emit(Phase(phase="teardown", seconds=session.clock.monotonic() - began))
+            session.emit(teardown)
+            if teardown.clean:
+                self._attempt(lambda: forget(session.run_dir.path))
+        session.emit(Phase(phase="teardown", seconds=seconds))
+
+    def _stop(self) -> Leftovers:
+        if self.stack is None:
+            return Leftovers(survivors=(), ports=(), seconds=0.0)
+        return self.stack.stop(urgent=self.session.signals.urgent.is_set)
+
+    def _leave_standing(self) -> bool:
+        """With `--keep-up` and a run that went well: whether the stack is now another command's to end."""
+        if self.stack is None or not self.session.config.keep_up or self._failed():
+            return False
+        self.standing = leave_standing(self.session, self.stack)
+        return True
 
     def _failed(self) -> bool:
         return any(event["kind"] == "failure" for event in self.session.events.events)
 
     def _judge(self) -> Outcome:
-        """Judge what was recorded, and write what tools and people read."""
-        session = self.session
-        outcome = judge_run(session.events.events, session.config)
-        session.run_dir.write_json("environment.json", machine.describe(session.config.project_root))
-        session.run_dir.write_text("junit.xml", junit.render(outcome).decode())
-        session.run_dir.write_json("verdict.json", outcome.verdict.document())
+        """Judge what was recorded, and write what tools and people read: the verdict first."""
+        session, run_dir = self.session, self.session.run_dir
+        outcome = self._outcome()
+        try:
+            run_dir.write_json("verdict.json", outcome.verdict.document())
+        except DoctorError as error:
+            # It can still be told, and is not a pass: whoever looks for the file would find none.
+            session.record_failure(error)
+            outcome = self._outcome()
+        self._write_beside("junit.xml", lambda name: run_dir.write_text(name, junit.render(outcome).decode()))
+        root = session.config.project_root
+        self._write_beside("environment.json", lambda name: run_dir.write_json(name, machine.describe(root)))
         return outcome
+
+    def _outcome(self) -> Outcome:
+        events, config = self.session.events.events, self.session.config
+        try:
+            return judge_run(events, config)
+        except Exception as error:  # noqa: BLE001 - the boundary: a fault in judging is an outcome, too
+            failed = self.session.record_failure(error)
+            return unjudged(failed, stack=config.stack, model=config.model, steps=config.steps, run_dir=config.run_dir)
+
+    def _write_beside(self, name: str, write: Callable[[str], object]) -> None:
+        """A file that says nothing which the verdict does not: lacking it is reported, and changes no outcome."""
+        try:
+            write(name)
+        except Exception as error:  # noqa: BLE001 - the boundary: the verdict stands
+            self.session.warn(f"{name} could not be written: {error}")

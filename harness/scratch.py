@@ -18,6 +18,8 @@ LONGEST_SOCKET_NAME = 48
 """vLLM's sockets are called by a UUID (36) or `vllm-rs-i-` and 32 digits (42); a little room is left."""
 
 _PREFIX = "smokestack-"
+_RUN_FILE = "run-id"
+_KEEP_FILE = "standing"
 _RANDOM_CHARACTERS = 8
 _SHORT = Path("/tmp")
 
@@ -27,6 +29,37 @@ class Scratch:
     """A folder of this run alone."""
 
     path: Path
+
+    def mark(self, run_id: str) -> None:
+        """Put down whose it is. Raises `DoctorError` when that cannot be written."""
+        self._write(_RUN_FILE, run_id)
+
+    def belongs_to(self, run_id: str) -> bool:
+        """Whether this is a scratch folder that was marked for that run: nothing else may be removed on its behalf."""
+        if self.path.is_symlink() or not self.path.name.startswith(_PREFIX):
+            return False
+        try:
+            return (self.path / _RUN_FILE).read_text(encoding="utf-8") == run_id
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    @property
+    def kept(self) -> bool:
+        """Whether it outlives its session, since a standing stack needs it."""
+        return (self.path / _KEEP_FILE).exists()
+
+    def keep(self) -> None:
+        """Let it outlive its session. Raises `DoctorError` when that cannot be written."""
+        self._write(_KEEP_FILE, "")
+
+    def keep_no_longer(self) -> None:
+        (self.path / _KEEP_FILE).unlink(missing_ok=True)
+
+    def _write(self, name: str, text: str) -> None:
+        try:
+            (self.path / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise cannot_write(self.path / name, error) from error
 
     def leftovers(self) -> list[str]:
         """The folder and what is in it, as paths; empty when it has gone."""

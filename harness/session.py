@@ -16,8 +16,9 @@ from typing import Any
 
 from harness.clock import Clock, InterruptibleClock
 from harness.config import RunConfig
-from harness.errors import SmokestackError
+from harness.errors import DoctorError, Interrupted, SmokestackError
 from harness.events import BaseEvent, Failure
+from harness.inuse import InUse, in_use_file
 from harness.ports import PORT_NAMES, PortRoom
 from harness.report.console import Console
 from harness.request import Request
@@ -32,6 +33,7 @@ class InternalError(SmokestackError):
     """A fault of this program. Recorded like any other end of a run, so that the stack is still taken down."""
 
     kind = "internal"
+    exit_code = 70
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Session:
     console: Console
     clock: Clock
     signals: InterruptSignals
+    in_use: InUse
 
     def emit(self, event: BaseEvent) -> None:
         """Record an event of ours and show it."""
@@ -58,6 +61,11 @@ class Session:
     def note(self, text: str) -> None:
         self.console.on_event(self.events.emit("note", text=text))
 
+    def warn(self, text: str) -> None:
+        """A note that a quiet run shows too."""
+        self.events.emit("note", text=text)
+        self.console.warn(text)
+
     def use(self, **changes: Any) -> RunConfig:
         """Change the resolved configuration, and the file that tells it."""
         self.config = self.config.model_copy(update=changes)
@@ -65,22 +73,31 @@ class Session:
         return self.config
 
     def record_failure(self, error: BaseException) -> SmokestackError:
-        """Put down why the run ends early. What is not ours is a fault of this program, with its traceback."""
-        if not isinstance(error, SmokestackError):
-            text = "".join(traceback.format_exception(error))
-            self.run_dir.write_text("internal-error.txt", text)
-            error = InternalError(
-                f"internal error: {type(error).__name__}: {error}",
-                hint="please report it, with internal-error.txt of the run folder",
-                log=self.run_dir.path / "internal-error.txt",
-            )
-        self.emit(Failure.of(error))
-        return error
+        """Put down why the run ends early. What is not ours is a fault of this program, with its traceback.
+
+        Does not raise, whatever the disk and the terminal are like.
+        """
+        recorded = error if isinstance(error, SmokestackError) else self._fault(error)
+        self.emit(Failure.of(recorded))
+        return recorded
+
+    def _fault(self, error: BaseException) -> InternalError:
+        text = "".join(traceback.format_exception(error))
+        what = f"internal error: {type(error).__name__}: {error}"
+        try:
+            log = self.run_dir.write_text("internal-error.txt", text)
+        except DoctorError as unwritten:
+            return InternalError(what, found=f"{text}({unwritten.what})", hint="please report it, with what was found")
+        return InternalError(what, hint="please report it, with internal-error.txt of the run folder", log=log)
 
 
 @contextmanager
 def opened(request: Request) -> Iterator[Session]:
-    """Open everything that a run needs before its first event; errors here leave no run folder behind half-made."""
+    """Open everything that a run needs before its first event.
+
+    Ports and the scratch folder come before the run folder, so that most of what can be wrong is found before there
+    is one; an error after that (a full disk) leaves a run folder without a verdict.
+    """
     with ExitStack() as stack:
         signals = stack.enter_context(InterruptSignals())
         die_with_parent(os.environ)
@@ -91,23 +108,28 @@ def opened(request: Request) -> Iterator[Session]:
         leases |= {name: stack.enter_context(room.free()) for name in PORT_NAMES if name not in leases}
         scratch = make_scratch(os.environ)
         stack.callback(_remove_unless_standing, scratch)
+        require_uninterrupted(signals)
         run_dir = RunDir.create(request.root / "runs", at=request.run_dir)
         events = stack.enter_context(EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic))
         config = _resolve(request, run_dir, scratch.path, {name: leases[name].port for name in PORT_NAMES})
         console = stack.enter_context(Console(sys.stderr, quiet=request.quiet))
-        session = Session(request, config, run_dir, scratch, events, console, clock, signals)
+        in_use = stack.enter_context(InUse(in_use_file(request.root, request.stack)))
+        session = Session(request, config, run_dir, scratch, events, console, clock, signals, in_use)
         session.use()
         yield session
 
 
+def require_uninterrupted(signals: InterruptSignals) -> None:
+    """Raise `Interrupted` if the command was asked to end while there is nothing yet to be ended or judged."""
+    if signals.interrupt.is_set():
+        names = " and ".join(signals.received)
+        raise Interrupted(f"{names} before the run began: nothing was started, there is no run folder")
+
+
 def _remove_unless_standing(scratch: Scratch) -> None:
     """The scratch folder of a run that is over; a standing stack keeps its own until `down`."""
-    if not (scratch.path / STANDING_MARK).exists():
+    if not scratch.kept:
         scratch.remove()
-
-
-STANDING_MARK = "standing"
-"""File in the scratch folder of a stack that was left running."""
 
 
 def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, int]) -> RunConfig:

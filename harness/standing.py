@@ -1,9 +1,15 @@
-"""A stack that is left running: `stack.json` in its run folder says how to reach it and how to take it down later."""
+"""A stack on disk: `stack.json` in its run folder says how to reach it and how another command takes it down.
+
+Written as the stack starts, so that a stack whose harness was killed is found as well as one that was left running, and
+removed once nothing of it is left.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,14 +19,35 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.ending import never
 from harness.errors import UsageError
 from harness.process import RecordedProcess
+from harness.proctable import ProcessId, read_boot_id, read_row
 from harness.rundir import write_json
 from harness.teardown import Leftovers, look_around, stop_in_phases
 
 STATE_FILE = "stack.json"
 
+Situation = Literal["standing", "running", "orphaned", "rebooted"]
+"""Left up on purpose; owned by a command that still works; its owner has ended; the machine was started again since."""
+
 
 class _Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Owner(_Closed):
+    """The command that started a stack and will take it down itself. `start_time` as in `ProcessId`."""
+
+    pid: int
+    start_time: int
+
+    @classmethod
+    def this_process(cls) -> Owner:
+        row = read_row(os.getpid())
+        assert row is not None, "this process is in the process table"
+        return cls(pid=row.pid, start_time=row.id.start_time)
+
+    def alive(self) -> bool:
+        row = read_row(self.pid)
+        return row is not None and row.id == ProcessId(self.pid, self.start_time) and not row.ended
 
 
 class StandingService(_Closed):
@@ -43,10 +70,15 @@ class StandingService(_Closed):
 
 
 class StandingStack(_Closed):
-    """Everything that a later command needs. `tmp_dir` is the run's scratch folder, to be removed with the stack."""
+    """Everything that a later command needs. `tmp_dir` is the run's scratch folder, to be removed with the stack.
+
+    `owner` is None once the stack was left to later commands.
+    """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     run_id: str
+    boot_id: str
+    owner: Owner | None
     stack: str
     model: str
     run_dir: Path
@@ -68,17 +100,34 @@ class StandingStack(_Closed):
             raise UsageError(
                 "no stack was left running from this run", expected=str(path), found="no such file", where=str(run_dir)
             ) from missing
+        except OSError as unreadable:
+            raise UsageError(f"{STATE_FILE} cannot be read: {unreadable.strerror}", where=str(path)) from unreadable
         except ValidationError as invalid:
             raise UsageError(
-                f"{STATE_FILE} is not what this version reads", found=str(invalid), where=str(path)
+                f"{STATE_FILE} is not what this version reads",
+                found=str(invalid),
+                where=str(path),
+                hint=f"end what it names by hand, then remove {path}",
             ) from invalid
+
+    @property
+    def situation(self) -> Situation:
+        if self.boot_id != read_boot_id():
+            return "rebooted"
+        if self.owner is None:
+            return "standing"
+        return "running" if self.owner.alive() else "orphaned"
 
     def alive(self) -> dict[str, bool]:
         """Whether each service's own process still runs."""
-        return {service.service: service.record.alive() for service in self.services}
+        this_boot = self.boot_id == read_boot_id()
+        return {service.service: this_boot and service.record.alive() for service in self.services}
 
     def take_down(self, *, urgent: Callable[[], bool] = never) -> Leftovers:
         """Stop every service that still runs, as the run itself would have done. The state file is left in place."""
+        if self.boot_id != read_boot_id():
+            # Its processes ended with that boot, and what now bears their numbers is somebody else's.
+            return Leftovers(survivors=(), ports=(), seconds=0.0)
         began = time.monotonic()
         records = [service.record for service in self.services]
         stop_in_phases(
@@ -93,3 +142,31 @@ class StandingStack(_Closed):
             [port for service in self.services for port in service.ports.values()],
             seconds=time.monotonic() - began,
         )
+
+
+def forget(run_dir: Path) -> None:
+    """Nothing of that run's stack is left. Fine when another command has found so before."""
+    (run_dir / STATE_FILE).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The stacks of a folder of runs, and why others could not be read."""
+
+    stacks: tuple[StandingStack, ...]
+    unreadable: tuple[UsageError, ...]
+
+    @classmethod
+    def of(cls, runs: Path) -> Survey:
+        stacks: list[StandingStack] = []
+        unreadable: list[UsageError] = []
+        for path in sorted(runs.glob(f"*/{STATE_FILE}")):
+            if path.parent.is_symlink():
+                continue
+            try:
+                stacks.append(StandingStack.load(path.parent))
+            except UsageError as error:
+                # Another command may have taken it down just now.
+                if path.exists():
+                    unreadable.append(error)
+        return cls(tuple(stacks), tuple(unreadable))

@@ -49,6 +49,10 @@ class Teardown(HarnessEvent):
     files: tuple[str, ...]
     seconds: float
 
+    @property
+    def clean(self) -> bool:
+        return not (self.survivors or self.ports or self.files)
+
 
 class RunFailure(Data):
     """Why the run ended early. `log` is a path; `exit_code` is the status of the outcome contract."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def test_the_answer_of_an_install_is_returned_and_its_progress_passed_on(root: P
     lines: list[str] = []
     assert provisioner(root, lines).install()["argv"] == ["install", "--stack", "cpu", "--json"]
     assert lines == ["step one"]
+
+
+def test_an_install_is_told_to_end_with_the_harness(root: Path) -> None:
+    build_plane(root, 'import os; print(json.dumps({"ok": True, "parent": os.environ["SMOKESTACK_DIE_WITH_PARENT"]}))')
+    assert provisioner(root).install()["parent"] == str(os.getpid())
 
 
 def test_a_preview_asks_for_a_dry_run(root: Path) -> None:

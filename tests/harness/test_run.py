@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
+from event_factory import passing_run
+from pydantic import ValidationError
 
-from harness import run
-from harness.errors import DiscoveryError, InstallError, Interrupted, NotReadyError, RefitError, SmokestackError
+from harness import run, rundir
+from harness.bringup import phase
+from harness.config import RunConfig
+from harness.errors import (
+    DiscoveryError,
+    DoctorError,
+    InstallError,
+    Interrupted,
+    NotReadyError,
+    RefitError,
+    SmokestackError,
+)
+from harness.events import ServiceStarted
 from harness.models import ModelChoice
+from harness.report.verdict import Outcome
 from harness.request import Request
-from harness.run import smoke
+from harness.run import SmokeRun, smoke
+from harness.rundir import EventLog
 from harness.session import Session, opened
+from harness.stack import Stack
+from harness.teardown import Leftovers
 
 
 def asked(tmp_path: Path, **changes: Any) -> Request:
@@ -26,6 +46,10 @@ def ends_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         raise error
 
     monkeypatch.setattr(run, "install", install)
+
+
+def events_of(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "runs" / "latest" / "events.jsonl").read_text().splitlines()]
 
 
 def verdict_of(tmp_path: Path) -> dict[str, Any]:
@@ -41,7 +65,7 @@ def verdict_of(tmp_path: Path) -> dict[str, Any]:
         (DiscoveryError("no worker"), 31),
         (RefitError("500"), 40),
         (Interrupted("the run was interrupted"), 130),
-        (ZeroDivisionError("a fault of ours"), 1),
+        (ZeroDivisionError("a fault of ours"), 70),
     ],
 )
 def test_every_end_has_its_status_and_a_verdict(
@@ -74,6 +98,192 @@ def test_the_verdict_alone_goes_to_stdout(
     assert json.loads(captured.out) == verdict_of(tmp_path)
     assert "no space" in captured.err
     assert "rm -r .cache" in captured.err
+
+
+def full_from(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Files of these names cannot be written any more."""
+    write: Callable[..., Path] = rundir.write_text
+
+    def refuse(path: Path, text: str) -> Path:
+        if path.name in names:
+            raise DoctorError(f"{path} cannot be written: No space left on device")
+        return write(path, text)
+
+    monkeypatch.setattr(rundir, "write_text", refuse)
+
+
+def full_for_events(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
+    """The disk is full from the first event of one of these kinds on."""
+    write = EventLog._append
+
+    def refuse(log: EventLog, line: bytes) -> None:
+        if json.loads(line)["kind"] in kinds:
+            log.failed = DoctorError("events.jsonl cannot be written: No space left on device")
+        else:
+            write(log, line)
+
+    monkeypatch.setattr(EventLog, "_append", refuse)
+
+
+@pytest.mark.parametrize("kind", ["failure", "teardown", "phase"])
+def test_a_disk_that_is_full_at_the_end_hides_neither_the_cause_nor_the_verdict(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends_with(InstallError("the lock does not resolve"), monkeypatch)
+    full_for_events(monkeypatch, kind)
+    assert smoke(asked(tmp_path, json=True)) == 20
+    assert json.loads(capsys.readouterr().out) == verdict_of(tmp_path)
+    assert verdict_of(tmp_path)["failure"]["what"] == "the lock does not resolve"
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in which every check passes, as far as the judge is told."""
+    monkeypatch.setattr(run.SmokeRun, "_run", lambda _self: None)
+    judge = run.judge_run
+    sound = passing_run()
+
+    def judge_sound(recorded: list[dict[str, Any]], config: RunConfig) -> Outcome:
+        return judge([*sound, *(event for event in recorded if event["kind"] == "failure")], config)
+
+    monkeypatch.setattr(run, "judge_run", judge_sound)
+
+
+def test_a_run_whose_timeline_could_not_be_written_is_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes(monkeypatch)
+    assert smoke(asked(tmp_path)) == 0
+    full_for_events(monkeypatch, "teardown")
+    assert smoke(asked(tmp_path)) == 10
+    assert verdict_of(tmp_path)["failure"]["kind"] == "doctor"
+
+
+def test_a_phase_ends_the_run_when_the_timeline_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full_for_events(monkeypatch, "note")
+    with opened(asked(tmp_path)) as session:
+        session.note("lost")
+        with pytest.raises(DoctorError, match="No space left"), phase(session, "install"):
+            pass
+
+
+def test_a_verdict_that_cannot_be_written_is_still_told_and_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes(monkeypatch)
+    full_from(monkeypatch, "verdict.json")
+    assert smoke(asked(tmp_path, json=True)) == 10
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["failure"]["kind"] == "doctor"
+    assert "No space left on device" in captured.err
+
+
+@pytest.mark.parametrize("name", ["junit.xml", "environment.json"])
+def test_what_lies_beside_the_verdict_changes_nothing_and_is_reported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passes(monkeypatch)
+    full_from(monkeypatch, name)
+    assert smoke(asked(tmp_path)) == 0
+    assert verdict_of(tmp_path)["verdict"] == "pass"
+    assert f"{name} could not be written" in capsys.readouterr().err
+
+
+def test_a_machine_that_cannot_be_described_costs_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_answer(_root: Path) -> NoReturn:
+        raise RuntimeError("nobody knows")
+
+    passes(monkeypatch)
+    monkeypatch.setattr(run.machine, "describe", no_answer)
+    assert smoke(asked(tmp_path)) == 0
+    assert verdict_of(tmp_path)["verdict"] == "pass"
+
+
+def test_a_fault_of_the_judge_is_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*_: object) -> NoReturn:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(run.SmokeRun, "_run", lambda _self: None)
+    monkeypatch.setattr(run, "judge_run", faulty)
+    assert smoke(asked(tmp_path)) == 70
+    assert verdict_of(tmp_path)["failure"]["what"] == "internal error: OverflowError: too large"
+
+
+def test_a_fault_whose_traceback_cannot_be_written_carries_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full_from(monkeypatch, "internal-error.txt")
+    ends_with(ZeroDivisionError("a fault of ours"), monkeypatch)
+    assert smoke(asked(tmp_path)) == 70
+    (failure,) = (e for e in events_of(tmp_path) if e["kind"] == "failure")
+    assert "Traceback" in failure["error"]["found"]
+
+
+class Stubborn:
+    """A stack whose stop fails as often as it is told to."""
+
+    def __init__(self, faults: int) -> None:
+        self.faults = faults
+        self.stops = 0
+
+    def stop(self, **_: object) -> Leftovers:
+        self.stops += 1
+        if self.stops <= self.faults:
+            raise OSError(5, "Input/output error")
+        return Leftovers(survivors=(), ports=(), seconds=0.1)
+
+
+@pytest.mark.parametrize(("faults", "known"), [(1, True), (9, False)])
+def test_a_stop_that_fails_is_tried_again_and_never_taken_for_a_clean_one(
+    faults: int, known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = Stubborn(faults)
+
+    def start(self: SmokeRun) -> None:
+        self.stack = cast(Stack, stack)
+        self.session.emit(ServiceStarted(service="etcd", pid=1, start_time=0.0, log="logs/etcd.log"))
+
+    monkeypatch.setattr(SmokeRun, "_run", start)
+    assert smoke(asked(tmp_path)) == 70
+    assert stack.stops == 2
+    assert [e["kind"] for e in events_of(tmp_path)].count("teardown") == int(known)
+    (clean,) = (check for check in verdict_of(tmp_path)["checks"] if check["id"] == "teardown.clean")
+    assert clean["status"] == ("pass" if known else "fail")
+
+
+def test_a_scratch_folder_that_cannot_be_looked_at_stops_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = Stubborn(0)
+
+    def start(self: SmokeRun) -> None:
+        self.stack = cast(Stack, stack)
+        monkeypatch.setattr(type(self.session.scratch), "leftovers", broken)
+
+    def broken(_self: object) -> NoReturn:
+        monkeypatch.undo()
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(SmokeRun, "_run", start)
+    assert smoke(asked(tmp_path)) == 70
+    assert stack.stops == 1
+
+
+def test_a_reader_that_leaves_ends_the_view_and_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends_with(InstallError("no space"), monkeypatch)
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        monkeypatch.setattr(sys, "stderr", gone)
+        assert smoke(asked(tmp_path, quiet=False)) == 20
+    assert verdict_of(tmp_path)["failure"]["kind"] == "install"
+
+
+def test_the_request_decides_how_weights_travel_and_what_is_served_first(tmp_path: Path) -> None:
+    with opened(asked(tmp_path)) as session:
+        assert (session.config.refit, session.config.starts_untrained) == ("native", True)
+    folder = ModelChoice("folder", "mine", tmp_path)
+    with opened(asked(tmp_path, model=folder)) as session:
+        assert not session.config.starts_untrained
+    with pytest.raises(ValidationError, match="refit"), opened(asked(tmp_path, refit="pigeon")):
+        pytest.fail("it was opened")
 
 
 def test_a_session_leaves_only_its_run_folder(tmp_path: Path) -> None:
