@@ -33,9 +33,11 @@ def publish_text(target: Path, text: str) -> None:
 
 
 def sweep_partials(folder: Path) -> None:
-    """Remove what an interrupted writer left in `folder`. The caller holds the lock that writers hold."""
+    """Remove what killed writers left in `folder`; what a living process is still writing stays."""
     for leftover in folder.glob(f"{PARTIAL_PREFIX}*"):
-        remove(leftover)
+        writer = leftover.name.removeprefix(PARTIAL_PREFIX).partition("-")[0]
+        if not (writer.isdecimal() and Path("/proc", writer).exists()):
+            remove(leftover)
 
 
 def remove(path: Path) -> None:

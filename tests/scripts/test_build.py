@@ -167,12 +167,18 @@ def test_an_interrupted_build_is_not_taken_for_a_finished_one(
     assert bytes_of(project) == before
 
 
-def test_what_a_killed_build_left_is_swept_away(project: Project, console: Console) -> None:
-    project.layout.dist.mkdir(parents=True)
-    left = project.layout.dist / f".partial-1-{ENGINE}"
-    left.write_bytes(b"half")
+def test_what_a_killed_build_left_is_swept_away_and_what_a_living_one_writes_is_not(
+    project: Project, console: Console
+) -> None:
+    project.forget_sources()
+    for folder in (project.layout.dist, project.layout.sources):
+        folder.mkdir(parents=True)
+        # No process has this id: it is above the largest that Linux gives out.
+        (folder / f".partial-{2**22 + 1}-{ENGINE}").write_bytes(b"half")
+        (folder / f".partial-{os.getppid()}-{ENGINE}").write_bytes(b"half")
     run(project, console)
-    assert not left.exists()
+    for folder in (project.layout.dist, project.layout.sources):
+        assert [path.name for path in folder.glob(".partial-*")] == [f".partial-{os.getppid()}-{ENGINE}"]
 
 
 def test_a_wheel_of_a_former_build_goes_and_a_strangers_stays_outside_the_manifest(

@@ -79,7 +79,7 @@ def checkout(tmp_path: Path) -> Checkout:
     shutil.copy(PROJECT_ROOT / "noxw", root)
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("sh", "cat", "cmp", "cp", "dirname", "mkdir", "mv", "printf", "rm", "tr"):
+    for name in ("sh", "cat", "cmp", "cp", "dirname", "grep", "mkdir", "mv", "printf", "rm", "tr"):
         found = shutil.which(name)
         assert found is not None
         (programs / name).symlink_to(found)
@@ -105,13 +105,30 @@ def test_the_tool_environment_is_installed_by_hash_and_only_once(checkout: Check
     assert checkout.asked("--require-hashes") == 1
 
 
-def test_another_lock_makes_another_environment(checkout: Checkout) -> None:
+def test_another_lock_makes_another_environment_in_the_place_of_the_former(checkout: Checkout) -> None:
     checkout.python()
     checkout.run()
+    (former,) = checkout.tools
     (checkout.root / "scripts" / "requirements" / "bootstrap.lock").write_text("nox==2\n")
     checkout.run()
-    assert len(checkout.tools) == 2
+    (current,) = checkout.tools
+    assert current != former
     assert checkout.asked("-m pip install") == 2
+
+
+def test_a_former_environment_stays_while_somebody_runs_from_it(checkout: Checkout) -> None:
+    checkout.python()
+    checkout.run()
+    (former,) = checkout.tools
+    program = checkout.root / ".tool" / former / "bin" / "python"
+    with subprocess.Popen(["sh", "-c", "read line", program], stdin=subprocess.PIPE) as user:
+        (checkout.root / "scripts" / "requirements" / "bootstrap.lock").write_text("nox==2\n")
+        checkout.run()
+        assert len(checkout.tools) == 2
+        user.kill()
+    (checkout.root / "scripts" / "requirements" / "bootstrap.lock").write_text("nox==3\n")
+    checkout.run()
+    assert len(checkout.tools) == 1
 
 
 def test_an_environment_whose_python_no_longer_runs_is_made_again(checkout: Checkout) -> None:
