@@ -16,12 +16,16 @@ from harness.shm import FOLDER, SharedMemory, segments
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no /dev/shm on this machine")
 
 HOLD = """
-import mmap, os, sys
+import ctypes, os, sys
 path, how = sys.argv[1:]
 fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 os.ftruncate(fd, 4096)
 if how == "mapped":
-    memory = mmap.mmap(fd, 4096)
+    # Not the module mmap, which keeps a descriptor of its own.
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    assert libc.mmap(None, 4096, 3, 1, fd, 0) not in (None, ctypes.c_void_p(-1).value)
     os.close(fd)
 print("held", flush=True)
 sys.stdin.read()
