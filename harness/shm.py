@@ -3,7 +3,7 @@
 vLLM shares hundreds of megabytes between its processes under random names (`psm_*`, `sem.mp-*`), and an engine that is
 killed leaves them. The kernel keeps no maker with a file. So it is noted, while the run goes on, which files its own
 processes hold: these are removed once no living process has them mapped or open. Any other file that appeared during
-the run, belongs to this user and is used by nobody is only reported: it may be another's that was abandoned meanwhile.
+the run, belongs to this user and is used by nobody is only named: it may be another's that was abandoned meanwhile.
 What a living process uses is touched by nobody, so that runs beside each other do not meet.
 """
 
@@ -55,13 +55,14 @@ def segments(folder: Path = FOLDER) -> frozenset[Segment]:
 
 
 class SharedMemory:
-    """The segments of one run, from its start on."""
+    """The segments of one run, from its start on; or from later on, when `held_by` are the processes it has by then."""
 
-    def __init__(self, folder: Path = FOLDER, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path = FOLDER, clock: Clock | None = None, held_by: Iterable[int] = ()) -> None:
         self._folder = folder
         self._clock = clock or SteadyClock()
         self._before = segments(folder)
-        self._own: set[Segment] = set()
+        held = _held(held_by, folder)
+        self._own = {one for one in self._before if one.file in held}
 
     def note(self, pids: Iterable[int]) -> None:
         """Remember what these processes, which are the run's, hold now: another process of theirs may end with it."""
@@ -70,14 +71,19 @@ class SharedMemory:
             held = _held(pids, self._folder)
             self._own |= {one for one in candidates if one.file in held}
 
-    def clean(self) -> tuple[str, ...]:
-        """Remove what the run's processes left; returns the paths that are left all the same, and others' like it."""
-        for one in self._unused(self._own & segments(self._folder)):
+    def remove_own(self) -> tuple[str, ...]:
+        """Remove what the run's processes left; returns the paths that somebody still uses."""
+        unused = self._unused(self._own & segments(self._folder))
+        for one in unused:
             one.path.unlink(missing_ok=True)
-        new = self._unused(segments(self._folder) - self._before)
+        return tuple(str(one.path) for one in sorted(self._own & segments(self._folder)))
+
+    def abandoned(self) -> tuple[str, ...]:
+        """Paths that are new since the run's start, used by nobody, and were never seen with a process of the run."""
+        new = self._unused(segments(self._folder) - self._before - self._own)
         if not new:
             return ()
-        # Somebody else's may have been looked at between its creation and its use.
+        # It may have been looked at between its creation and its use.
         self._clock.sleep(SECOND_LOOK_S)
         return tuple(str(one.path) for one in sorted(self._unused(new & segments(self._folder))))
 

@@ -144,7 +144,7 @@ class Stack:
             self.context.config.ports.values(),
             seconds=self._clock.monotonic() - began,
         )
-        left = replace(left, files=self._shared_memory.clean())
+        left = replace(left, files=self._shared_memory.remove_own())
         self._tell_end(ended, failed, left)
         return left
 
@@ -159,6 +159,8 @@ class Stack:
                 self._watch.tell_exit(stopped.service, stopped.returncode, expected=True)
         for stranger in left.strangers:
             self._emit(Note(text=f"not of this run, though on a port of it: {stranger}"))
+        for path in self._shared_memory.abandoned():
+            self._emit(Note(text=f"new since the start and used by nobody, perhaps of another run: {path}"))
         if failed is not None:
             self._emit(Failure.of(failed))
 

@@ -24,7 +24,7 @@ class Leftovers:
     """What was still there after everything had been stopped: nothing, if the teardown was clean.
 
     `ports` are those on which a process of the run listens. `strangers` describes listeners on a port of the run that
-    are not of the run: a port is free for anybody once its service has ended. `files` are unused shared memory.
+    are not of the run: a port is free for anybody once its service has ended. `files` are shared memory of it.
     """
 
     survivors: tuple[Survivor, ...]

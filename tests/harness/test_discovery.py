@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest_httpserver import HTTPServer
 
@@ -55,12 +55,14 @@ class TestRanks:
         topology = pinned([worker(0, component="b", instance_id=1), worker(1, component="a", instance_id=2)], 2)
         assert [w.component for w in topology.workers] == ["a", "b"]
 
+    @settings(deadline=None)
     @given(sizes=st.lists(st.integers(1, 8), min_size=1, max_size=6), seed=st.integers())
     def test_the_order_of_the_answer_changes_nothing(self, sizes: list[int], seed: int) -> None:
         workers = [worker(i, world_size=size) for i, size in enumerate(sizes)]
         shuffled = random.Random(seed).sample(workers, len(workers))
         assert pinned(workers, sum(sizes)) == pinned(shuffled, sum(sizes))
 
+    @settings(deadline=None)
     @given(sizes=st.lists(st.integers(1, 8), min_size=1, max_size=6))
     def test_ranks_are_covered_once_without_gaps(self, sizes: list[int]) -> None:
         topology = pinned([worker(i, world_size=size) for i, size in enumerate(sizes)], sum(sizes))

@@ -54,9 +54,9 @@ def path(request: pytest.FixtureRequest) -> Iterator[Path]:
         name.unlink()
 
 
-def left(path: Path, run: SharedMemory) -> list[str]:
-    """What is reported of `path`; other programs of this machine may do as they like."""
-    return [one for one in run.clean() if one == str(path)]
+def abandoned(path: Path, run: SharedMemory) -> bool:
+    """Whether `path` is named; other programs of this machine may do as they like."""
+    return str(path) in run.abandoned()
 
 
 @pytest.mark.parametrize("how", ["mapped", "open"])
@@ -65,7 +65,7 @@ def test_what_a_process_of_the_run_held_is_removed_after_its_end(path: Path, how
     holder = Holder(path, how)
     run.note([holder.process.pid])
     holder.leave()
-    assert left(path, run) == []
+    assert run.remove_own() == ()
     assert not path.exists()
 
 
@@ -73,7 +73,7 @@ def test_what_a_process_of_the_run_still_holds_is_not_removed(path: Path) -> Non
     run = SharedMemory()
     holder = Holder(path, "mapped")
     run.note([holder.process.pid])
-    assert left(path, run) == []
+    assert run.remove_own() == (str(path),)
     assert path.exists()
     holder.leave()
 
@@ -81,7 +81,8 @@ def test_what_a_process_of_the_run_still_holds_is_not_removed(path: Path) -> Non
 def test_what_nobody_uses_and_nobody_was_seen_with_is_named_and_not_removed(path: Path) -> None:
     run = SharedMemory()
     path.write_bytes(b"left")
-    assert left(path, run) == [str(path)]
+    assert run.remove_own() == ()
+    assert abandoned(path, run)
     assert path.exists()
 
 
@@ -91,7 +92,8 @@ def test_what_was_there_before_is_not_ours_even_if_a_process_of_the_run_holds_it
     holder = Holder(path, "mapped")
     run.note([holder.process.pid])
     holder.leave()
-    assert left(path, run) == []
+    assert run.remove_own() == ()
+    assert not abandoned(path, run)
     assert path.exists()
 
 
@@ -102,27 +104,25 @@ def test_a_later_file_of_the_same_name_is_another(path: Path) -> None:
     path.rename(kept)
     path.write_bytes(b"new")
     try:
-        assert left(path, run) == [str(path)]
+        assert abandoned(path, run)
     finally:
         kept.unlink()
 
 
 @pytest.mark.parametrize("how", ["mapped", "open"])
-def test_another_runs_segment_is_left_alone_while_it_lives_and_reported_once_it_is_abandoned(
-    path: Path, how: str
-) -> None:
+def test_another_runs_segment_is_left_alone_while_it_lives_and_named_once_it_is_abandoned(path: Path, how: str) -> None:
     run = SharedMemory()
     holder = Holder(path, how)
     try:
-        assert left(path, run) == []
+        assert not abandoned(path, run)
     finally:
         holder.leave()
-    assert left(path, run) == [str(path)]
+    assert abandoned(path, run)
 
 
 def test_a_machine_without_the_folder_has_none(tmp_path: Path) -> None:
     assert segments(tmp_path / "none") == frozenset()
-    assert SharedMemory(tmp_path / "none").clean() == ()
+    assert SharedMemory(tmp_path / "none").abandoned() == ()
 
 
 def test_folders_and_links_are_no_segments(tmp_path: Path) -> None:
