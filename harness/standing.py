@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from harness.ending import never
 from harness.errors import UsageError
 from harness.process import RecordedProcess
-from harness.proctable import ProcessId, read_boot_id, read_row
+from harness.proctable import ProcessId, ProcessTable, read_boot_id, read_row
 from harness.rundir import write_json
+from harness.shm import SharedMemory
 from harness.teardown import Leftovers, look_around, stop_in_phases
 
 STATE_FILE = "stack.json"
@@ -130,18 +131,22 @@ class StandingStack(_Closed):
             return Leftovers(survivors=(), ports=(), seconds=0.0)
         began = time.monotonic()
         records = [service.record for service in self.services]
+        table = ProcessTable.read()
+        living = [row.pid for record in records for row in record.tree().update(table, marks=True)]
+        memory = SharedMemory(held_by=living)
         stop_in_phases(
             {
                 service.service: partial(record.stop, service.stop_grace_s, urgent=urgent)
                 for service, record in zip(self.services, records, strict=True)
             }
         )
-        return look_around(
+        left = look_around(
             self.run_id,
             [record.tree() for record in records],
             [port for service in self.services for port in service.ports.values()],
             seconds=time.monotonic() - began,
         )
+        return replace(left, files=memory.remove_own())
 
 
 def forget(run_dir: Path) -> None:

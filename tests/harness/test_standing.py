@@ -8,7 +8,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -31,12 +31,15 @@ class Up:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.scratches: list[Scratch] = []
 
-    def stack(self, name: str, **changes: Any) -> StandingStack:
+    def stack(self, name: str, inherited: BinaryIO | None = None, **changes: Any) -> StandingStack:
         run_dir = self.root / "runs" / name
         run_dir.mkdir(parents=True)
         run_id = f"{name}-{uuid.uuid4().hex}"
         process = subprocess.Popen(
-            ["sleep", "600"], start_new_session=True, env={**os.environ, RUN_MARK: run_id, SERVICE_MARK: "etcd"}
+            ["sleep", "600"],
+            start_new_session=True,
+            env={**os.environ, RUN_MARK: run_id, SERVICE_MARK: "etcd"},
+            pass_fds=() if inherited is None else (inherited.fileno(),),
         )
         self.processes.append(process)
         scratch = make_scratch({"TMPDIR": "/tmp"})
@@ -255,6 +258,17 @@ class TestDown:
         assert "not yours" in captured.err
         assert (lives(stuck), lives(good)) == (True, False)
         assert (stuck.run_dir / STATE_FILE).exists()
+
+    def test_shared_memory_that_its_processes_hold_goes_with_them(self, up: Up) -> None:
+        path = Path("/dev/shm") / f"smokestack-test-{uuid.uuid4().hex}"
+        with path.open("wb") as segment:
+            standing = up.stack("one", inherited=segment)
+        try:
+            assert command("down") == 0
+            assert not lives(standing)
+            assert not path.exists()
+        finally:
+            path.unlink(missing_ok=True)
 
     @pytest.mark.parametrize("owner", ["nobody", "another run", "a folder of another name"])
     def test_a_folder_that_is_not_the_runs_scratch_folder_is_not_removed(
