@@ -52,6 +52,16 @@ def test_it_is_made_once(root: Path) -> None:
     assert len(calls(root)) == 2
 
 
+def test_a_pip_that_does_not_answer_ends_it_with_a_sentence(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(_python: str) -> dict[str, str]:
+        raise TimeoutError("`python -m pip config list` did not end within 60 s")
+
+    monkeypatch.setattr(toolenv.indexes, "read_pip_config", hang)
+    with pytest.raises(SystemExit, match="noxfile: `python -m pip config list` did not end within 60 s"):
+        toolenv.ensure(root)
+    assert calls(root) == []
+
+
 def test_another_lock_makes_it_again(root: Path) -> None:
     toolenv.ensure(root)
     (root / "scripts" / "requirements" / "tool.lock").write_text("one==2\n")
