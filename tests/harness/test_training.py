@@ -220,7 +220,7 @@ def test_a_dead_service_is_noticed_while_waiting(trainer: Scripted) -> None:
 def test_garbage_on_the_event_pipe_is_a_protocol_error(trainer: Scripted, line: bytes) -> None:
     os.write(trainer.events_fd, line)
     with pytest.raises(TrainingError, match="not an event"):
-        trainer.follower().train(PLAN, steps=1)
+        trainer.follower(rendezvous_s=1e3).train(PLAN, steps=1)
 
 
 def test_a_closed_command_pipe_is_named(trainer: Scripted) -> None:
