@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from smoke.runner import harness, processes_of, read_events
+from smoke.runner import ROOT, harness, processes_of, read_events
 
 NONSENSE = {
     "HTTP_PROXY": "http://192.0.2.1:9",
@@ -95,6 +97,24 @@ def test_an_unknown_log_lists_the_known_ones(standing: Standing) -> None:
     logs = harness("logs", "nobody", run_dir=standing.run_dir)
     assert logs.returncode == 2
     assert "engine-0" in logs.stderr
+
+
+def test_its_environment_is_not_changed_below_it(standing: Standing) -> None:
+    stamp = ROOT / ".venv-cpu" / "smokestack-install.json"
+    before = stamp.read_bytes()
+    install = subprocess.run(
+        [sys.executable, "-m", "scripts", "install", "--stack", "cpu", "--force"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert install.returncode == 20, install.stderr
+    assert "a run is using it" in install.stderr
+    for service in standing.document["services"]:
+        assert f"pid {service['pid']}: " in install.stderr
+    assert stamp.read_bytes() == before
 
 
 def test_a_second_stack_is_refused_its_fixed_port_and_told_by_whom(standing: Standing, tmp_path: Path) -> None:
