@@ -79,7 +79,7 @@ def checkout(tmp_path: Path) -> Checkout:
     shutil.copy(PROJECT_ROOT / "noxw", root)
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("sh", "cat", "cmp", "cp", "dirname", "grep", "mkdir", "mv", "printf", "rm", "tr"):
+    for name in ("sh", "cat", "cmp", "cp", "dirname", "mkdir", "mv", "printf", "rm", "tr"):
         found = shutil.which(name)
         assert found is not None
         (programs / name).symlink_to(found)
