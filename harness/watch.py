@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.clock import Clock
+from harness.clock import Clock, Deadline
 from harness.errors import ServiceDiedError
 from harness.events import BaseEvent, ServiceExited
 from harness.process import Process
-from harness.proctable import ProcessTable
+from harness.proctable import ProcessTable, read_row
 from harness.services.context import TRAINER
 from harness.vitals import Vitals
 
@@ -60,7 +60,9 @@ class Watch:
             try:
                 vitals.check()
             except ServiceDiedError:
-                # The leader may have ended since it was asked; its exit status then says more.
+                # The leader may be ending; its exit status then says more, once its last thread has gone.
+                if _is_ending(self.processes[name]):
+                    self.processes[name].wait(Deadline.after(self._clock, LAST_WORDS_S), self._clock)
                 self._raise_if_ended(name)
                 raise
 
@@ -83,3 +85,9 @@ class Watch:
             return True
         seen = self._seen_ended.setdefault(name, self._clock.monotonic())
         return self._clock.monotonic() - seen >= LAST_WORDS_S
+
+
+def _is_ending(process: Process) -> bool:
+    """Whether the kernel has begun to take the leader apart: its status may not be there to be asked for yet."""
+    row = read_row(process.pid)
+    return row is None or row.ended
