@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from harness.report.stream import print_document, say
 from harness.report.verdict import failure_document, unjudged
 from harness.request import Request, callers_path
 from harness.run import smoke
-from harness.session import require_uninterrupted
+from harness.session import InternalError, require_uninterrupted
 from harness.signals import InterruptSignals
 
 EPILOG = """exit status: 0 pass, 1 a check failed, 2 usage, 10 doctor, 20 build or install, 30 not ready, 31 discovery,
@@ -42,6 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             if getattr(args, "json", False):
                 print_document(_document(args, error))
             return error.exit_code
+        except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours has a status of its own, too
+            say(f"{''.join(traceback.format_exception(error))}internal: {type(error).__name__}: {error}")
+            fault = InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report it")
+            if getattr(args, "json", False):
+                print_document(_document(args, fault))
+            return fault.exit_code
     return status
 
 

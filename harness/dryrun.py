@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import sys
 import tempfile
@@ -64,7 +65,7 @@ def _preview(request: Request) -> dict[str, Any]:
             clock=clock,
             deadline=Deadline.after(clock, request.deadlines.install_s),
             progress=lambda _line: None,
-            run_id="dry-run",
+            run_id=f"dry-run-{secrets.token_hex(8)}",
             urgent=never,
         )
         return provisioner.preview()

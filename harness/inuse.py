@@ -1,7 +1,8 @@
 """Says that a stack's environment is in use, so that no install changes it below a run or a stack that was left up.
 
-A shared lock on a file. The harness holds it, and every process of the stack inherits it: it lasts as long as the last
-of them, however they end. The build plane has to have the file alone before it changes the environment.
+A shared lock on a file. The harness holds it, and every service of the stack inherits it: it lasts as long as the last
+of them, however they end. Children that vLLM spawns do not have it; they are the engine's to end. The build plane has
+to have the file alone before it changes the environment.
 """
 
 from __future__ import annotations

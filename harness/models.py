@@ -16,8 +16,8 @@ ModelKind = Literal["tiny", "smollm2", "folder"]
 NAMED: tuple[ModelKind, ...] = ("tiny", "smollm2")
 
 _TRAINING_DEFAULTS: dict[ModelKind, dict[str, float | int]] = {
-    "smollm2": {"learning_rate": 1e-5, "prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12},
-    "folder": {"learning_rate": 1e-5, "prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12},
+    "smollm2": {"learning_rate": 1e-5, "prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
+    "folder": {"learning_rate": 1e-5, "prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
 }
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")

@@ -28,6 +28,8 @@ from harness.vigil import Vigil
 from harness.vitals import TICKS_PER_S, roll_call
 from harness.watch import Watch
 
+NOTE_INTERVAL_S = 1.0
+
 
 def no_more() -> None:
     """What a wait does meanwhile when there is nothing else to do."""
@@ -37,7 +39,7 @@ class Stack:
     """The services of one run. `emit` records each event; `clock` ends every wait when the run is interrupted.
 
     `meanwhile` is called in every round of a wait, for the work that would otherwise lie until the stack is ready.
-    `inherited` are open files that every process of the stack gets, beside its own.
+    `inherited` are open files that every service of the stack gets, beside its own.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Stack:
         self._inherited = inherited
         self._watch = Watch(clock, emit)
         self._shared_memory = SharedMemory()
+        self._noted_at = clock.monotonic()
         self._topology: Topology | None = None
 
     @property
@@ -105,6 +108,8 @@ class Stack:
         """Raise ServiceDiedError if a service has ended, or an engine's inner process has ended or stands still."""
         self._meanwhile()
         self._watch.look()
+        if self._clock.monotonic() - self._noted_at >= NOTE_INTERVAL_S:
+            self._note_shared_memory()
 
     def current_topology(self) -> Topology:
         """Ask discovery anew, until it gives a complete answer, whatever that is. Raises DiscoveryError without one."""
@@ -132,7 +137,7 @@ class Stack:
         """
         began = self._clock.monotonic()
         processes, failed = self._watch.processes, None
-        self._note_shared_memory()
+        self._note_shared_memory(anew=True)
         try:
             ended = stop_in_phases({name: partial(one.stop, urgent=urgent) for name, one in processes.items()})
         except StopError as error:
@@ -148,9 +153,16 @@ class Stack:
         self._tell_end(ended, failed, left)
         return left
 
-    def _note_shared_memory(self) -> None:
+    def _note_shared_memory(self, *, anew: bool = False) -> None:
+        """Of every process that was seen so far, or is there now (`anew`). No reason for a run or its end to fail."""
+        self._noted_at = self._clock.monotonic()
         started = [process for process in self._watch.processes.values() if process.started]
-        self._shared_memory.note(row.pid for process in started for row in process.snapshot())
+        try:
+            for process in started if anew else ():
+                process.snapshot()
+            self._shared_memory.note(one.pid for process in started for one in process.tree.recorded)
+        except OSError as error:
+            self._emit(Note(text=f"shared memory could not be looked at: {error}"))
 
     def _tell_end(self, ended: list[Stopped], failed: StopError | None, left: Leftovers) -> None:
         """Only after all is done and found: telling may fail, too."""

@@ -13,6 +13,7 @@ from harness.ending import Stopped
 from harness.errors import TeardownError
 from harness.events import Survivor
 from harness.ports import listeners
+from harness.proctable import read_row
 from harness.services.context import ETCD, FRONTEND
 from harness.survivors import ProcessTree, find_survivors
 
@@ -23,8 +24,8 @@ _CLIENTS, _SERVERS, _STORE = range(3)
 class Leftovers:
     """What was still there after everything had been stopped: nothing, if the teardown was clean.
 
-    `ports` are those on which a process of the run listens. `strangers` describes listeners on a port of the run that
-    are not of the run: a port is free for anybody once its service has ended. `files` are shared memory of it.
+    `ports` are those on which somebody listens who is not older than the run. `strangers` describes older ones. `files`
+    are shared memory of it.
     """
 
     survivors: tuple[Survivor, ...]
@@ -78,12 +79,23 @@ def stop_in_phases(stops: Mapping[str, Callable[[], Stopped]]) -> list[Stopped]:
     return ended
 
 
+def _is_younger(pid: int | None, first: int | None) -> bool:
+    """Whether the process began at or after `first` (clock ticks since boot); False for one that cannot be seen."""
+    row = None if pid is None else read_row(pid)
+    return row is not None and first is not None and row.id.start_time >= first
+
+
 def look_around(run_id: str, trees: Iterable[ProcessTree], ports: Iterable[int], *, seconds: float) -> Leftovers:
-    """Search for what is left of a run: its processes, and whoever listens on its ports."""
-    wanted = frozenset(ports)
-    survivors = find_survivors(run_id, trees)
-    own = {one.pid for one in survivors}
+    """Search for what is left of a run: its processes, and whoever listens on its ports.
+
+    The ports were free when the run leased them. Who listens there and is older than all of its services is a stranger;
+    anybody younger counts as left behind, whether it can be traced to the run or not.
+    """
+    wanted, all_trees = frozenset(ports), list(trees)
+    survivors = find_survivors(run_id, all_trees)
+    first = min((tree.leader.start_time for tree in all_trees), default=None)
     listening = [one for one in listeners() if one.port in wanted]
+    own = {one.pid for one in survivors} | {one.pid for one in listening if _is_younger(one.pid, first)}
     return Leftovers(
         survivors=tuple(Survivor(pid=one.pid, service=one.service, cmd=one.cmd) for one in survivors),
         ports=tuple(sorted({one.port for one in listening if one.pid in own})),

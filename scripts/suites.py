@@ -45,7 +45,8 @@ def run_all(parts: Sequence[Part], options: Sequence[str]) -> int:
     selected = False
     for part in parts:
         status = _run([*part.argv, *(options if part.selects else ())])
-        if status not in {0, NOTHING_SELECTED}:
+        empty_by_choice = status == NOTHING_SELECTED and part.selects and options
+        if status != 0 and not empty_by_choice:
             return status
         selected |= part.selects and status == 0
     return 0 if selected else NOTHING_SELECTED

@@ -97,13 +97,15 @@ def weights_changed(run: Timeline, want: Expectation) -> Findings:
         means="a refit did not move the weights that the engine computes with",
     )
     observed = _by_version(run, findings)
+    idle = {step.step for step in run.of(events.Step) if step.grad_norm == 0}
     gaps: list[Gap] = []
     for version in range(first, want.steps + 1):
         before = {engine.admin_url: engine for engine in _engines_at(version - 1, observed, want, findings)}
         for engine in _engines_at(version, observed, want, findings):
             earlier = before.get(engine.admin_url)
             if earlier is not None:
-                where = f"{_step_name(version)}{_engine_suffix(engine, want)}"
+                cause = ", a step without gradient" if version in idle else ""
+                where = f"{_step_name(version)}{_engine_suffix(engine, want)}{cause}"
                 gaps += _change(where, earlier.probes, engine.probes, findings)
     if gaps:
         least = min(gaps)

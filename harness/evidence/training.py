@@ -16,7 +16,7 @@ def steps_taken(run: Timeline, want: Expectation) -> Findings:
     """`training.four-steps`: N optimizer steps and N+1 refits, in order, all with finite numbers."""
     findings = Findings(
         expected=f"{counted(want.steps, 'step')} with finite loss and gradient, refits {span(want.versions)}, in order",
-        proves="every step trained on rollouts of the version before it, and every version was sent to the engines",
+        proves="the trainer took every step, and sent every version to the engines, as it says itself",
         means="the trainer did not do the optimizer steps that were asked for",
     )
     steps = run.require(events.Step, findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,20 @@ def test_every_option_is_in_the_help(command: str, capsys: pytest.CaptureFixture
         main([command, "--help"])
     assert left.value.code == 0
     assert "exit status" in capsys.readouterr().out
+
+
+def test_a_fault_of_ours_has_a_status_of_its_own_and_one_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(_request: Request) -> int:
+        raise OSError("no room for a lock file")
+
+    monkeypatch.setattr("harness.cli.smoke", break_down)
+    assert main(["smoke", "--json"]) == 70
+    captured = capsys.readouterr()
+    failure = json.loads(captured.out)["failure"]
+    assert (failure["kind"], "no room for a lock file" in failure["what"]) == ("internal", True)
+    assert "Traceback" in captured.err
 
 
 def test_a_folder_that_was_never_a_run_has_no_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,6 +93,20 @@ class TestLookAround:
         assert [one.pid for one in left.survivors] == [process.pid]
         assert left.strangers == ()
 
+    def test_a_younger_listener_that_cannot_be_traced_to_the_run_is_counted(self) -> None:
+        began = _tree(os.getpid())
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", LISTEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            older = ProcessTree("some", "some-run", leader=ProcessId(0, began.leader.start_time), session=0)
+            left = look_around("some-run", [older], [port], seconds=0.0)
+        finally:
+            process.communicate()
+        assert (left.ports, left.survivors, left.strangers) == ((port,), (), ())
+
     def test_other_ports_are_nobodys_business(self) -> None:
         with socket.create_server(("127.0.0.1", 0)):
             left = look_around("no-such-run", [], [1], seconds=0.0)

@@ -39,6 +39,11 @@ def test_a_selection_that_leaves_every_suite_empty_is_one(suites: list[Part]) ->
     assert run_all(suites, ["-k", "a_name_with_a_slip"]) == NOTHING_SELECTED
 
 
+def test_a_suite_without_tests_is_a_failure_when_nothing_was_selected(suites: list[Part], tmp_path: Path) -> None:
+    (tmp_path / "second" / "test_second.py").unlink()
+    assert run_all(suites, []) == NOTHING_SELECTED
+
+
 def test_the_first_failure_is_the_end_and_its_status_the_answer(suites: list[Part], tmp_path: Path) -> None:
     (tmp_path / "first" / "test_first.py").write_text("def test_first():\n    assert False\n")
     mark = tmp_path / "mark"

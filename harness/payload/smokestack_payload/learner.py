@@ -49,7 +49,7 @@ class _Part:
 
 
 class Learner:
-    """Model and optimizer (AdamW without weight decay: a step without gradient must not move the weights)."""
+    """Model and optimizer: AdamW without weight decay, so that only rewards move weights (by momentum, former ones)."""
 
     def __init__(self, model: Any, pad_id: int, settings: GrpoSettings) -> None:
         self._model = model

@@ -153,13 +153,14 @@ class EngineFleet:
         errors = [error for one in done if (error := one.exception()) is not None]
         unexpected = [error for error in errors if not isinstance(error, AdminError)]
         if unexpected:
+            self._report(unexpected[0])
             raise unexpected[0]
         if errors:
             failed = FleetError(phase, [error for error in errors if isinstance(error, AdminError)])
             self._report(failed)
             raise failed
 
-    def _report(self, error: FleetError) -> None:
+    def _report(self, error: BaseException) -> None:
         try:
             self.failure.set_exception(error)
         except InvalidStateError:
