@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import keep, takedown
-from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig
+from harness.config import DEFAULT_STEPS, MAX_STEPS, Deadlines, GrpoConfig
 from harness.errors import SmokestackError
 from harness.logs import logs
 from harness.report.stream import print_document, say
@@ -85,7 +85,7 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=lambda args: smoke(Request.from_args(args)))
     _add_stack_options(parser)
     grpo = GrpoConfig()
-    parser.add_argument("--steps", type=_positive_int, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
+    parser.add_argument("--steps", type=_steps, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
     parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
     parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
     parser.add_argument("--refit", choices=["native"], default="native", help="weight transfer protocol")
@@ -157,6 +157,13 @@ def _positive_int(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text}")
+    return value
+
+
+def _steps(text: str) -> int:
+    value = _positive_int(text)
+    if value > MAX_STEPS:
+        raise argparse.ArgumentTypeError(f"expected at most {MAX_STEPS}, found {text}")
     return value
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 DEFAULT_STEPS = 4
+MAX_STEPS = 10_000
 RefitProtocol = Literal["native"]
 
 
@@ -64,7 +65,7 @@ class RunConfig(BaseModel):
     model_dir: Path | None = Field(default=None, description="folder that the engine serves, once it is made")
     served_model_name: str
     starts_untrained: bool = Field(description="whether the engine first serves other weights than version 0")
-    steps: int = Field(ge=1, le=10_000)
+    steps: int = Field(ge=1, le=MAX_STEPS)
     refit: RefitProtocol = "native"
     engines: int = 1
     tensor_parallel: int = 1

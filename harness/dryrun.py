@@ -31,6 +31,8 @@ from harness.signals import InterruptSignals
 
 RUN, SCRATCH, RECIPE = "<run>", "<scratch>", "<recipe>"
 MADE = {"tiny": "base", "smollm2": "float32"}
+WARM = {**MADE, "tiny": "warm"}
+"""What a stack that is left up serves: there is no trainer to bring the warmed-up weights."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def _preview(request: Request) -> dict[str, Any]:
 
 
 def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Command]:
-    config = _config(request, manifest)
+    config = _config(request, manifest, MADE if train else WARM)
     context = ServiceContext(config, manifest, os.environ)
     specs = [etcd.spec(context), engine.spec(context, 0), frontend.spec(context), sidecar.spec(context, 0)]
     if train:
@@ -81,9 +83,9 @@ def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Comm
     return [Command(spec.name, spec.argv, spec.env, str(spec.cwd)) for spec in specs]
 
 
-def _config(request: Request, manifest: Manifest) -> RunConfig:
+def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) -> RunConfig:
     choice = request.model
-    made = request.root / ".cache" / "models" / f"{choice.kind}-{RECIPE}" / MADE.get(choice.kind, "")
+    made = request.root / ".cache" / "models" / f"{choice.kind}-{RECIPE}" / made_in.get(choice.kind, "")
     return RunConfig(
         run_id=RUN,
         run_dir=request.run_dir or request.root / "runs" / RUN,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 LOOPBACK_NAMES = "127.0.0.1,localhost,::1"
 
-_IDENTITY = frozenset({"HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TZDIR"})
+_IDENTITY = frozenset({"USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TZDIR"})
 _CERTIFICATES = frozenset(
     {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NIX_SSL_CERT_FILE"}
 )
@@ -90,6 +90,8 @@ def _folders(tmp_dir: Path, cache_dir: Path) -> dict[str, str]:
     }
     return {
         "TMPDIR": str(tmp_dir),
+        # Dynamo keeps what it knows of models below ~/.cache, and cannot publish one without a home.
+        "HOME": str(tmp_dir),
         "VLLM_RPC_BASE_PATH": str(tmp_dir),
         "XDG_CONFIG_HOME": str(tmp_dir / "config"),
         "XDG_DATA_HOME": str(tmp_dir / "data"),

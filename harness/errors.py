@@ -63,6 +63,8 @@ class SmokestackError(Exception):
             parts.append(f"expected: {self.expected}")
         if self.found is not None:
             parts.append(f"found: {self.found}")
+        if self.where is not None:
+            parts.append(f"where: {self.where}")
         if self.hint is not None:
             parts.append(f"fix: {self.hint}")
         return "\n  ".join(parts)

@@ -90,7 +90,13 @@ def make_scratch(caller: Mapping[str, str], *, short: Path = _SHORT) -> Scratch:
     try:
         return Scratch(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent)))
     except OSError as error:
-        raise cannot_write(parent, error) from error
+        raise DoctorError(
+            f"the temporary folder {parent} cannot be used: {error.strerror}",
+            expected="a folder with room, where this user may write",
+            found=f"{error.strerror} ({parent})",
+            where=str(parent),
+            hint="set TMPDIR to such a folder, or unset it",
+        ) from error
 
 
 def _fits(parent: Path) -> bool:

@@ -140,5 +140,8 @@ def _not_as_pinned(what: str, env: Environment, differing: list[str]) -> Install
         expected="no difference",
         found=", ".join(differing[:_SHOWN]) + more,
         where=str(env.site_packages),
-        hint=f"./noxw -s install -- --stack {env.layout.stack} --force",
+        hint=(
+            f"./noxw -s install -- --stack {env.layout.stack} --force\n"
+            "(if that fails in the same way, the file was changed in uv's cache, too: `uv cache clean` before it)"
+        ),
     )

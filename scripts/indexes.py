@@ -33,6 +33,9 @@ def uv_variables(environ: Mapping[str, str], pip_config: Mapping[str, str]) -> d
         index = environ.get("PIP_INDEX_URL") or pip_config.get("index-url")
         if index:
             added["UV_DEFAULT_INDEX"] = index
+    # uv knows no environment variable for "no index"; without one, only the wheelhouse is left to ask either way.
+    if environ.get("PIP_NO_INDEX", "") not in {"", "0", "false", "no"} and not environ.get("UV_OFFLINE"):
+        added["UV_OFFLINE"] = "1"
     return added
 
 

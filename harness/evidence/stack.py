@@ -22,7 +22,7 @@ def pins_installed(run: Timeline, want: Expectation) -> Findings:
     """`stack.pins-installed`: every package and binary of the environment is the pinned one."""
     findings = Findings(
         expected="every package version and binary hash as in the manifest",
-        proves="what ran is what was pinned",
+        proves="the environment has the pinned versions and binaries (its files were checked when it was installed)",
         means="what ran is not what was pinned",
     )
     for pins in run.require(events.Pins, findings):

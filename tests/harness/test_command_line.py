@@ -56,6 +56,7 @@ def test_a_model_brings_its_own_hyperparameters_unless_they_are_given() -> None:
         ["smoke", "--steps", "0"],
         ["smoke", "--steps", "-1"],
         ["smoke", "--steps", "1.5"],
+        ["smoke", "--steps", "10001"],
         ["smoke", "--learning-rate", "nan"],
         ["smoke", "--refit-timeout", "inf"],
         ["smoke", "--refit-timeout", "0"],

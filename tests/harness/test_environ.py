@@ -53,12 +53,12 @@ def test_nonsense_in_the_callers_environment_has_no_effect() -> None:
 
 @given(st.dictionaries(st.text(st.characters(categories=["Lu", "Nd", "Pc"]), min_size=1), st.just("caller's")))
 def test_no_variable_that_is_not_on_the_list_gets_through(caller: dict[str, str]) -> None:
-    assert set(cpu(caller)) - set(cpu({})) <= {"HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TZDIR"} | {
+    assert set(cpu(caller)) - set(cpu({})) <= {"USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TZDIR"} | {
         name for name in caller if name.startswith("LC_") or "CERT" in name or "CA_BUNDLE" in name
     }
 
 
-@pytest.mark.parametrize("name", ["HOME", "USER", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "NIX_SSL_CERT_FILE"])
+@pytest.mark.parametrize("name", ["USER", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "NIX_SSL_CERT_FILE"])
 def test_the_callers_identity_language_and_certificates_stay(name: str) -> None:
     assert cpu({name: "mine"})[name] == "mine"
 
@@ -81,7 +81,7 @@ def test_loopback_goes_through_no_proxy() -> None:
 
 def test_everything_is_written_inside_the_project_or_the_runs_scratch_folder() -> None:
     environment = cpu({})
-    for name in ("TMPDIR", "VLLM_RPC_BASE_PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "VLLM_CONFIG_ROOT"):
+    for name in ("HOME", "TMPDIR", "VLLM_RPC_BASE_PATH", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "VLLM_CONFIG_ROOT"):
         assert Path(environment[name]).is_relative_to("/tmp/s")
     for name in ("XDG_CACHE_HOME", "HF_HOME", "VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         assert Path(environment[name]).is_relative_to("/project/.cache/s")

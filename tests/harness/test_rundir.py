@@ -286,5 +286,6 @@ def test_the_longest_path_that_is_accepted_still_holds_a_socket(tmp_path: Path) 
 
 
 def test_a_tmpdir_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DoctorError, match="cannot be written"):
+    with pytest.raises(DoctorError, match="/nowhere cannot be used") as caught:
         make_scratch({"TMPDIR": "/nowhere"}, short=tmp_path)
+    assert "TMPDIR" in str(caught.value.hint)

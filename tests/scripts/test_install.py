@@ -214,7 +214,8 @@ def test_a_file_that_was_edited_in_place_is_named(project: Project, installed: E
     with pytest.raises(InstallError, match="installed files are not") as caught:
         assertions.assert_files(installed, manifest)
     assert caught.value.found == file
-    assert caught.value.hint == "./noxw -s install -- --stack mini --force"
+    assert str(caught.value.hint).startswith("./noxw -s install -- --stack mini --force\n")
+    assert "uv cache clean" in str(caught.value.hint)
 
 
 def test_a_binary_that_was_replaced_is_refused(project: Project, installed: Environment) -> None:
