@@ -99,7 +99,10 @@ class StepSeconds(Data):
 
 
 class Step(TrainerEvent):
-    """One optimizer step; its rollouts were sampled from `version_sampled`. `errors` counts the errored by reason."""
+    """One optimizer step. `errors` counts the errored rollouts by reason.
+
+    `version_sampled` is what the trainer says; no check relies on it.
+    """
 
     kind: Literal["step"] = "step"
     step: Annotated[int, Field(strict=True, ge=1)]

@@ -140,7 +140,6 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("training.four-steps", "steps out of order", swap("step", {"step": 2}, {"step": 3})),
     ("training.four-steps", "the loss is no number", put("step", STEP_2, loss="NaN")),
     ("training.four-steps", "the gradient is infinite", put("step", STEP_2, grad_norm=math.inf)),
-    ("training.four-steps", "stale rollouts", put("step", STEP_2, version_sampled=0)),
     ("training.four-steps", "nothing to train on", put("step", STEP_2, tokens=0)),
     ("training.four-steps", "the trainer counts otherwise", put("trainer.done", {}, steps=3)),
     ("training.four-steps", "the trainer never finished", drop("trainer.done")),
