@@ -1,0 +1,129 @@
+"""One question to a program, with a limit: its output through a pipe, nothing written, nothing left running.
+
+`commands` is not used here: it writes a log and sets up its children in the forked process, and the doctor may do
+neither, as it only looks, and asks from several threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+OUTPUT_LIMIT = 256 * 1024
+
+# A question must not change anything: no bytecode, no index refresh, no toolchain that is fetched on the way, and
+# answers in English.
+_QUIET = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "RUSTUP_AUTO_INSTALL": "0",
+    "CARGO_NET_OFFLINE": "true",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a program answered: status and output (stdout and stderr together).
+
+    `status` is None when there was no answer; `problem` says why: not there, not to be run, too slow.
+    """
+
+    status: int | None
+    output: str = ""
+    problem: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.status == 0
+
+    @property
+    def in_short(self) -> str:
+        """One line for a finding: what went wrong, or the last thing that the program said."""
+        if self.problem:
+            return self.problem
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        said = f": {lines[-1][:200]}" if lines else ""
+        return f"ended with {self.status}{said}"
+
+
+def ask(argv: Sequence[str], environ: Mapping[str, str], limit_s: float) -> Answer:
+    """Run `argv` in `/` and read what it says. Ends it, and all that it started, after `limit_s`."""
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            cwd="/",
+            env={**environ, **_QUIET},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Answer(None, problem=f"{argv[0]}: {error.strerror or error}")
+    try:
+        output, in_time = _read(child, limit_s)
+    finally:
+        _end(child)
+    if in_time:
+        return Answer(child.returncode, output.decode("utf-8", errors="replace"))
+    return Answer(None, problem=f"{os.path.basename(argv[0])} did not answer within {limit_s:g} s")  # noqa: PTH119
+
+
+def _read(child: subprocess.Popen[bytes], limit_s: float) -> tuple[bytes, bool]:
+    """The output, and whether the program ended in time. Reading stops with the program, not with the pipe."""
+    assert child.stdout is not None
+    deadline = time.monotonic() + limit_s
+    parts: list[bytes] = []
+    size = 0
+    os.set_blocking(child.stdout.fileno(), False)
+    ended = os.pidfd_open(child.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            selector.register(ended, selectors.EVENT_READ)
+            while True:
+                events = selector.select(max(0.0, deadline - time.monotonic()))
+                if not events:
+                    return b"".join(parts), False
+                chunk = _chunk(child.stdout.fileno())
+                if chunk and size < OUTPUT_LIMIT:
+                    parts.append(chunk)
+                    size += len(chunk)
+                if any(key.fd == ended for key, _ in events) and not chunk:
+                    return b"".join(parts), True
+                if chunk == b"" and child.stdout in selector.get_map():
+                    selector.unregister(child.stdout)
+    finally:
+        os.close(ended)
+
+
+def _chunk(descriptor: int) -> bytes | None:
+    """What can be read now; None when there is nothing now, empty at the end."""
+    try:
+        return os.read(descriptor, 65536)
+    except BlockingIOError:
+        return None
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End the whole group before its leader is reaped, while its id can be nobody else's."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    if child.stdout is not None:
+        child.stdout.close()
+
+
+def locale_encoding(environ: Mapping[str, str]) -> str:
+    """The character set that the environment's locale names; programs without one fall back to ASCII."""
+    chosen = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
+    _, dot, encoding = chosen.partition(".")
+    return encoding.split("@")[0].lower() if dot else "ascii"
