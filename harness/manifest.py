@@ -21,6 +21,7 @@ MANIFEST_FILE = "manifest.json"
 STAMP_FILE = "smokestack-install.json"
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 PythonSeries = Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -37,14 +38,43 @@ class SourceFile(_Strict):
 
 
 class Artifact(_Strict):
-    """One wheel in `dist/<stack>/`. `size` is in bytes."""
+    """One wheel or executable in `dist/<stack>/`. `size` is in bytes."""
 
     name: str
     version: str
+    kind: Literal["wheel", "binary"] = "wheel"
     file: str
     sha256: Sha256
     size: int = Field(ge=0)
     made_from: list[SourceFile] = Field(default_factory=list)
+
+
+class Submodule(_Strict):
+    """A submodule of a source, by its path in it."""
+
+    path: str
+    revision: Revision
+
+
+class NestedRevision(_Strict):
+    """What a source fetches while it is built; a floating one has no revision."""
+
+    name: str
+    repository: str | None = None
+    revision: Revision | None = None
+    floating: bool
+
+
+class SourceRevision(_Strict):
+    """A repository of the stack. `dirty`: built from changed files, whose git hash is `tree`."""
+
+    name: str
+    repository: str
+    revision: Revision
+    tree: Revision | None = None
+    dirty: bool = False
+    submodules: list[Submodule] = []
+    nested: list[NestedRevision] = []
 
 
 class LockFile(_Strict):
@@ -86,6 +116,8 @@ class Manifest(_Strict):
     artifacts: list[Artifact]
     binaries: dict[str, Binary]
     packages: dict[str, str]
+    sources: list[SourceRevision] = []
+    tools: dict[str, str] = {}
 
 
 class InstallStamp(_Strict):

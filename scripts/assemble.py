@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scripts import wheels
 from scripts.errors import BuildError
-from scripts.pins import Binary, Engine
+from scripts.stackfile import Binary, Engine
 
 
 def engine_wheel_name(engine: Engine, base: Path) -> str:

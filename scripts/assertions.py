@@ -53,7 +53,7 @@ def assert_files(env: Environment, manifest: Manifest) -> str:
     environment would come back from there.
     """
     expected = _recorded(env)
-    for artifact in manifest.artifacts:
+    for artifact in manifest.wheels:
         expected |= wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
     # Bytecode that a wheel carries is compiled again by the install.
     sources = {name: line for name, line in expected.items() if not name.endswith(".pyc")}

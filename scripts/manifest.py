@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -10,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from scripts.digests import file_sha256
 from scripts.errors import InstallError
-from scripts.pins import Planes
-from scripts.publish import publish_text
+from scripts.publish import publish_bytes, publish_text
+from scripts.stackfile import Planes
 
+MANIFEST_NAME = "manifest.json"
 SUMS_NAME = "SHA256SUMS"
 
 
@@ -28,14 +31,46 @@ class SourceFile(_Strict):
 
 
 class Artifact(_Strict):
-    """One wheel in `dist/<stack>`; `size` in bytes."""
+    """One file of ours in `dist/<stack>`: a wheel, or an executable that becomes `bin/<name>`; `size` in bytes."""
 
     name: str
     version: str
+    kind: Literal["wheel", "binary"] = "wheel"
     file: str
     sha256: str
     size: int
     made_from: list[SourceFile]
+
+
+class Submodule(_Strict):
+    """A submodule of a source, by its path in it."""
+
+    path: str
+    revision: str
+
+
+class NestedRevision(_Strict):
+    """What a source fetches while it is built. A floating one is whatever that source asks for at that moment."""
+
+    name: str
+    repository: str | None = None
+    revision: str | None = None
+    floating: bool
+
+
+class SourceRevision(_Strict):
+    """A repository of the stack file. `tree` is git's hash of the files; None for one that nothing is built from.
+
+    A dirty tree's `tree` is that of the files that were there, not of the revision.
+    """
+
+    name: str
+    repository: str
+    revision: str
+    tree: str | None = None
+    dirty: bool = False
+    submodules: list[Submodule] = []
+    nested: list[NestedRevision] = []
 
 
 class InstalledBinary(_Strict):
@@ -67,12 +102,31 @@ class Manifest(_Strict):
     artifacts: list[Artifact]
     binaries: dict[str, InstalledBinary]
     packages: dict[str, str]
+    sources: list[SourceRevision] = []
+    tools: dict[str, str] = {}
 
-    def publish(self, path: Path) -> None:
-        """Write the manifest, last of all of a build's files, and the sums beside it just before."""
-        sums = "".join(f"{artifact.sha256}  {artifact.file}\n" for artifact in self.artifacts)
-        publish_text(path.with_name(SUMS_NAME), sums)
-        publish_text(path, json.dumps(self.model_dump(by_alias=True), indent=2) + "\n")
+    @property
+    def wheels(self) -> list[Artifact]:
+        """The artifacts that an installer installs."""
+        return [artifact for artifact in self.artifacts if artifact.kind == "wheel"]
+
+    def text(self) -> str:
+        """The manifest as it is written."""
+        return json.dumps(self.model_dump(by_alias=True), indent=2) + "\n"
+
+    def publish(self, path: Path, documents: Mapping[str, bytes]) -> None:
+        """Write what describes the artifacts: `documents` (file name -> bytes), the sums, and last the manifest."""
+        for name, content in documents.items():
+            publish_bytes(path.with_name(name), content)
+        publish_text(path.with_name(SUMS_NAME), self.sums(documents))
+        publish_text(path, self.text())
+
+    def sums(self, documents: Mapping[str, bytes]) -> str:
+        """`SHA256SUMS`: the artifacts, the documents about them and the manifest, as `sha256sum --check` reads it."""
+        digests = {artifact.file: artifact.sha256 for artifact in self.artifacts}
+        digests |= {name: hashlib.sha256(content).hexdigest() for name, content in documents.items()}
+        digests[MANIFEST_NAME] = hashlib.sha256(self.text().encode()).hexdigest()
+        return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
 
 
 def load(path: Path) -> Manifest | None:

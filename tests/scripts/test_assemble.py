@@ -10,7 +10,7 @@ from synthetic import Project, published_wheel
 
 from scripts import assemble, pins
 from scripts.errors import BuildError
-from scripts.pins import Engine
+from scripts.stackfile import Engine
 
 INFO = "vllm-1.0.0+cpu.dist-info"
 

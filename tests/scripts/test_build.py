@@ -22,7 +22,8 @@ PAYLOAD = "smokestack_payload-0.1.0-py3-none-any.whl"
 
 
 def run(project: Project, console: Console, *, force: bool = False) -> tuple[Manifest, bool]:
-    return build.build(project.layout, build.read_inputs(project.layout), console, force=force)
+    built = build.build(project.layout, build.read_inputs(project.layout), console, force=force)
+    return built.whole(), built.cached
 
 
 def bytes_of(project: Project) -> dict[str, bytes]:
@@ -51,8 +52,10 @@ def test_the_manifest_says_what_was_made_from_what(project: Project, console: Co
 
 def test_the_sums_file_is_what_sha256sum_checks(project: Project, console: Console) -> None:
     run(project, console)
-    lines = (project.layout.dist / "SHA256SUMS").read_text().splitlines()
-    assert lines == [f"{sha256(project.layout.dist / name)}  {name}" for name in (ENGINE, PAYLOAD)]
+    dist = project.layout.dist
+    lines = (dist / "SHA256SUMS").read_text().splitlines()
+    assert lines == [f"{sha256(dist / name)}  {name}" for name in (ENGINE, PAYLOAD, "manifest.json")]
+    assert sorted(path.name for path in dist.iterdir()) == sorted([ENGINE, PAYLOAD, "SHA256SUMS", "manifest.json"])
 
 
 def test_nothing_is_done_when_nothing_changed(project: Project, console: Console) -> None:
@@ -131,12 +134,20 @@ def test_a_touched_but_equal_artifact_is_kept(project: Project, console: Console
     assert run(project, console)[1]
 
 
-@pytest.mark.parametrize("lost", ["manifest.json", ENGINE, PAYLOAD, "cache.json"])
+@pytest.mark.parametrize("lost", ["manifest.json", ENGINE, PAYLOAD])
 def test_a_lost_file_is_a_new_build(project: Project, console: Console, lost: str) -> None:
     run(project, console)
     (project.layout.dist / lost).unlink()
     assert not run(project, console)[1]
     assert (project.layout.dist / lost).is_file()
+
+
+def test_without_the_caches_state_everything_is_made_again(project: Project, console: Console) -> None:
+    run(project, console)
+    before = bytes_of(project)
+    project.layout.build_state.unlink()
+    assert not run(project, console)[1]
+    assert bytes_of(project) == before
 
 
 @pytest.mark.parametrize("half", ["", "{", '{"schema": 1}'])

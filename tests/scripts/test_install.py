@@ -23,8 +23,8 @@ from scripts.manifest import Artifact
 
 
 def run(project: Project, console: Console, *, force: bool = False) -> bool:
-    manifest, _ = build.build(project.layout, build.read_inputs(project.layout), console)
-    return install.install(project.layout, manifest, "cpu", console, force=force)
+    built = build.build(project.layout, build.read_inputs(project.layout), console)
+    return install.install(project.layout, built.whole(), "cpu", console, force=force)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_an_environment_is_free_again_when_its_last_user_has_ended(
     assert not run(project, console, force=True)
 
 
-@pytest.mark.parametrize("stage", ["create", "fill", "_link_binaries", "assert_installed"])
+@pytest.mark.parametrize("stage", ["create", "fill", "_put_binaries", "assert_installed"])
 def test_an_interrupted_install_is_not_taken_for_a_finished_one(
     project: Project, console: Console, installed: Environment, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:

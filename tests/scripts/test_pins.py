@@ -54,7 +54,7 @@ def test_a_missing_field_is_refused(project: Project) -> None:
 
 def test_an_unknown_dialect_is_refused(project: Project) -> None:
     error = refused(project, 'dialect = "dynamo-1.6"', 'dialect = "dynamo-9"')
-    assert error.expected == "Input should be 'dynamo-1.6'"
+    assert error.expected == "Input should be 'dynamo-1.6' or 'native-sidecar'"
     assert error.found == "'dynamo-9'"
 
 
