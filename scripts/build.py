@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scripts import manifest as manifests
 from scripts import pins, requirements_file, wheels
@@ -13,6 +14,7 @@ from scripts.digests import file_sha256, json_sha256
 from scripts.errors import BuildError, UsageError
 from scripts.layout import Layout
 from scripts.manifest import Artifact, InstalledBinary, LockFile, Manifest
+from scripts.options import NO_CHOICES, Choices
 from scripts.products import AssembledEngine, PayloadWheel, Product, recipe_sha256
 from scripts.publish import remove, sweep_partials
 from scripts.requirements_file import Locked
@@ -60,8 +62,8 @@ class Built:
         return self.manifest
 
 
-def read_inputs(layout: Layout) -> Inputs:
-    """Read and check everything that a build starts from. Raises `PinError` or `BuildError`."""
+def read_inputs(layout: Layout, choices: Choices = NO_CHOICES) -> Inputs:
+    """Read and check everything that a build starts from. Raises `PinError`, `BuildError` or `DoctorError`."""
     stack = pins.load(layout.stack_file)
     locked = requirements_file.read(layout.lock)
     pins.check_lock(stack, locked, layout.lock)
@@ -69,12 +71,18 @@ def read_inputs(layout: Layout) -> Inputs:
         stack=stack,
         locked=locked,
         lock_sha256=file_sha256(layout.lock),
-        products=(*_engine_products(layout, stack), PayloadWheel.of(layout)),
+        products=(*_engine_products(layout, stack, choices), PayloadWheel.of(layout)),
     )
 
 
-def _engine_products(layout: Layout, stack: Stack) -> tuple[Product, ...]:
+def _engine_products(layout: Layout, stack: Stack, choices: Choices) -> tuple[Product, ...]:
     if stack.engine is not None:
+        if choices != NO_CHOICES:
+            raise UsageError(
+                f"the stack {stack.name} builds nothing from source",
+                expected="no --source, --allow-dirty or --jobs",
+                found=", ".join([*choices.sources, *(["--allow-dirty"] if choices.allow_dirty else [])]) or "--jobs",
+            )
         return (AssembledEngine(layout, stack.engine),)
     raise BuildError("building from source is not wired yet")
 
@@ -122,6 +130,20 @@ def plan(layout: Layout, inputs: Inputs, *, only: Sequence[str] = ()) -> list[st
     if any(product.name not in wanted for product in unmade):
         return steps
     return [*steps, f"write {layout.relative(layout.manifest)}"]
+
+
+def explain(layout: Layout, inputs: Inputs) -> list[dict[str, Any]]:
+    """Each product with its key, whether it is there already, and how it would be made."""
+    cache = Cache.load(layout.build_state, layout.dist)
+    return [
+        {
+            "name": product.name,
+            "key": product.key,
+            "cached": cache.reusable(product.key) is not None,
+            **product.explain(),
+        }
+        for product in inputs.products
+    ]
 
 
 def preview(layout: Layout, inputs: Inputs) -> Manifest:

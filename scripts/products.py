@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from scripts import assemble, payload_wheel, sources
 from scripts.cache import Made
@@ -47,6 +47,9 @@ class Product(Protocol):
     def plan(self) -> list[str]:
         """What `make` would do, in words."""
 
+    def explain(self) -> dict[str, Any]:
+        """The same as data: every command with its environment, where there are any."""
+
     def make(self, console: Console) -> list[Made]:
         """Put the artifacts into `dist/<stack>`. Raises `BuildError`."""
 
@@ -77,6 +80,9 @@ class AssembledEngine:
     def plan(self) -> list[str]:
         wheels = (self.engine.base, self.engine.donor)
         return [*(f"fetch {wheel.distribution} {wheel.version}" for wheel in wheels), self._title]
+
+    def explain(self) -> dict[str, Any]:
+        return {"would": self.plan(), "from": self.engine.model_dump()}
 
     def make(self, console: Console) -> list[Made]:
         engine = self.engine
@@ -123,6 +129,9 @@ class PayloadWheel:
 
     def plan(self) -> list[str]:
         return [self._title]
+
+    def explain(self) -> dict[str, Any]:
+        return {"would": self.plan(), "from": {"source": self.layout.relative(self.layout.payload)}}
 
     def make(self, console: Console) -> list[Made]:
         layout, payload = self.layout, self.payload
