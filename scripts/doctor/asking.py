@@ -1,4 +1,4 @@
-"""One question to a program, with a limit: its output through a pipe, nothing written, nothing left running.
+"""Questions to programs, each with a limit: the output through a pipe, nothing written, nothing left running.
 
 `commands` is not used here: it writes a log and sets up its children in the forked process, and the doctor may do
 neither, as it only looks, and asks from several threads.
@@ -7,10 +7,12 @@ neither, as it only looks, and asks from several threads.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,52 +56,83 @@ class Answer:
         return f"ended with {self.status}{said}"
 
 
-def ask(argv: Sequence[str], environ: Mapping[str, str], limit_s: float) -> Answer:
-    """Run `argv` in `/` and read what it says. Ends it, and all that it started, after `limit_s`."""
-    try:
-        child = subprocess.Popen(
-            list(argv),
-            cwd="/",
-            env={**environ, **_QUIET},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        return Answer(None, problem=f"{argv[0]}: {error.strerror or error}")
-    try:
-        output, in_time = _read(child, limit_s)
-    finally:
-        _end(child)
-    if in_time:
+class Questions:
+    """Puts questions, from any thread, and ends those that are still open when told to."""
+
+    def __init__(self) -> None:
+        self._open: set[subprocess.Popen[bytes]] = set()
+        self._mutex = threading.Lock()
+        self._closed = False
+
+    def ask(self, argv: Sequence[str], environ: Mapping[str, str], limit_s: float) -> Answer:
+        """Run `argv` in `/` and read what it says. Ends it, and all that it started, after `limit_s`."""
+        name = os.path.basename(argv[0])  # noqa: PTH119 - text
+        try:
+            child = self._start(argv, environ)
+        except OSError as error:
+            return Answer(None, problem=f"{name} cannot be run: {error.strerror or error}")
+        try:
+            output, in_time = _read(child, limit_s)
+        finally:
+            self._end(child)
+        if not in_time:
+            return Answer(None, problem=f"{name} did not answer within {limit_s:g} s")
         return Answer(child.returncode, output.decode("utf-8", errors="replace"))
-    return Answer(None, problem=f"{os.path.basename(argv[0])} did not answer within {limit_s:g} s")  # noqa: PTH119
+
+    def close(self) -> None:
+        """End every question that is still open; none can be put afterwards."""
+        with self._mutex:
+            self._closed = True
+            for child in self._open:
+                _kill_group(child.pid)
+
+    def _start(self, argv: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self._mutex:
+            if self._closed:
+                raise InterruptedError(errno.EINTR, "the examination is over")
+            child = subprocess.Popen(
+                list(argv),
+                cwd="/",
+                env={**environ, **_QUIET},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._open.add(child)
+            return child
+
+    def _end(self, child: subprocess.Popen[bytes]) -> None:
+        """End the whole group before its leader is reaped, while its id can be nobody else's."""
+        with self._mutex:
+            _kill_group(child.pid)
+            self._open.discard(child)
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
 
 
 def _read(child: subprocess.Popen[bytes], limit_s: float) -> tuple[bytes, bool]:
     """The output, and whether the program ended in time. Reading stops with the program, not with the pipe."""
     assert child.stdout is not None
     deadline = time.monotonic() + limit_s
-    parts: list[bytes] = []
-    size = 0
+    output = bytearray()
     os.set_blocking(child.stdout.fileno(), False)
     ended = os.pidfd_open(child.pid)
     try:
         with selectors.DefaultSelector() as selector:
-            selector.register(child.stdout, selectors.EVENT_READ)
             selector.register(ended, selectors.EVENT_READ)
+            selector.register(child.stdout, selectors.EVENT_READ)
             while True:
-                events = selector.select(max(0.0, deadline - time.monotonic()))
-                if not events:
-                    return b"".join(parts), False
+                events = {key.fd for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
+                if not events or time.monotonic() > deadline:
+                    return bytes(output), False
                 chunk = _chunk(child.stdout.fileno())
-                if chunk and size < OUTPUT_LIMIT:
-                    parts.append(chunk)
-                    size += len(chunk)
-                if any(key.fd == ended for key, _ in events) and not chunk:
-                    return b"".join(parts), True
-                if chunk == b"" and child.stdout in selector.get_map():
+                output += (chunk or b"")[: OUTPUT_LIMIT - len(output)]
+                if ended in events and not chunk:
+                    return bytes(output), True
+                if chunk == b"":
+                    # Closed although the program goes on: from here only its end matters.
                     selector.unregister(child.stdout)
     finally:
         os.close(ended)
@@ -113,13 +146,9 @@ def _chunk(descriptor: int) -> bytes | None:
         return None
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the whole group before its leader is reaped, while its id can be nobody else's."""
+def _kill_group(group: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-    if child.stdout is not None:
-        child.stdout.close()
+        os.killpg(group, signal.SIGKILL)
 
 
 def locale_encoding(environ: Mapping[str, str]) -> str:

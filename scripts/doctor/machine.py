@@ -35,6 +35,8 @@ class Space:
     free: int
     read_only: bool = False
     noexec: bool = False
+    files_free: int | None = None
+    """How many more files it can hold; None where it has no such bound."""
 
 
 class Machine(Protocol):
@@ -51,6 +53,9 @@ class Machine(Protocol):
 
     def architecture(self) -> str:
         """`x86_64`."""
+
+    def libc(self) -> str:
+        """`glibc 2.36`, of the C library that this Python runs on; empty where it does not say."""
 
     def python_version(self) -> tuple[int, int, int]:
         """Of the Python that runs the doctor."""
@@ -105,12 +110,16 @@ class Machine(Protocol):
     def bind_refusal(self, host: str, port: int) -> str | None:
         """Why one cannot listen there; None when one can. Nothing listens afterwards."""
 
+    def close(self) -> None:
+        """End the questions that are still open."""
+
 
 class RealMachine:
     """This machine."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = dict(os.environ if environ is None else environ)
+        self._questions = asking.Questions()
         self._answers: dict[object, Answer] = {}
         self._locks: dict[object, threading.Lock] = {}
         self._mutex = threading.Lock()
@@ -128,6 +137,12 @@ class RealMachine:
 
     def architecture(self) -> str:
         return platform.machine()
+
+    def libc(self) -> str:
+        try:
+            return os.confstr("CS_GNU_LIBC_VERSION") or ""
+        except (ValueError, OSError):
+            return ""
 
     def python_version(self) -> tuple[int, int, int]:
         major, minor, micro = platform.python_version_tuple()
@@ -202,6 +217,7 @@ class RealMachine:
             free=status.f_frsize * status.f_bavail,
             read_only=bool(status.f_flag & os.ST_RDONLY),
             noexec=bool(status.f_flag & os.ST_NOEXEC),
+            files_free=status.f_favail if status.f_files else None,
         )
 
     def which(self, name: str) -> str | None:
@@ -213,7 +229,7 @@ class RealMachine:
             lock = self._locks.setdefault(question, threading.Lock())
         with lock:
             if question not in self._answers:
-                self._answers[question] = asking.ask(argv, {**self._environ, **(env or {})}, limit_s)
+                self._answers[question] = self._questions.ask(argv, {**self._environ, **(env or {})}, limit_s)
             return self._answers[question]
 
     def addresses(self, name: str) -> tuple[str, ...]:
@@ -232,6 +248,9 @@ class RealMachine:
         except OSError as error:
             return error.strerror or str(error)
         return None
+
+    def close(self) -> None:
+        self._questions.close()
 
 
 def _stat(path: str | Path) -> os.stat_result | None:

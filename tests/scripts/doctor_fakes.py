@@ -41,6 +41,7 @@ class FakeMachine:
     """(host, port) -> why one cannot listen there."""
     kernel: str = "Linux"
     cpu: str = "x86_64"
+    c_library: str = "glibc 2.36"
     python: tuple[int, int, int] = (3, 11, 7)
     user: int = 1000
     core_count: int = 8
@@ -54,6 +55,9 @@ class FakeMachine:
 
     def architecture(self) -> str:
         return self.cpu
+
+    def libc(self) -> str:
+        return self.c_library
 
     def python_version(self) -> tuple[int, int, int]:
         return self.python
@@ -123,6 +127,9 @@ class FakeMachine:
 
     def bind_refusal(self, host: str, port: int) -> str | None:
         return self.taken.get((host, port))
+
+    def close(self) -> None:
+        return
 
 
 CPU = StackFacts("cpu", engine=True, packages={"torch": "2.13.0+cpu"})

@@ -1,0 +1,127 @@
+"""All checks side by side, with one deadline: whatever a check does, there is a finding for it.
+
+A check that raises and one that hangs are findings of status `fail` that say so. Nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.doctor import facts
+from scripts.doctor.checks import CHECKS
+from scripts.doctor.machine import Machine, RealMachine
+from scripts.doctor.redact import redacted
+from scripts.doctor.registry import Check, Finding, Result, fail, skip
+from scripts.doctor.subject import Options, Subject
+from scripts.errors import DoctorError
+
+LIMIT_S = 9.0
+"""For all checks together. Every question has a shorter limit of its own."""
+
+_LINES = "\n            "
+"""Between the lines of one field of an error: below the first one, where `errors` begins it."""
+
+
+def examine(
+    root: Path,
+    stack: str,
+    purpose: str | None = None,
+    options: Options | None = None,
+    *,
+    machine: Machine | None = None,
+    checks: Sequence[Check] = CHECKS,
+    limit_s: float = LIMIT_S,
+) -> list[Result]:
+    """What the checks find that `purpose` needs (build, install or run; None for all), in the registry's order.
+
+    `stack` names a folder of `stacks/` that exists.
+    """
+    subject = Subject(root, facts.read(root, stack), machine or RealMachine(), purpose, options or Options())
+    wanted = [check for check in checks if subject.purpose is None or subject.purpose in check.needed_for]
+    try:
+        return look_at(subject, wanted, limit_s)
+    finally:
+        subject.machine.close()
+
+
+def require(
+    root: Path,
+    stack: str,
+    purpose: str,
+    options: Options | None = None,
+    *,
+    machine: Machine | None = None,
+    checks: Sequence[Check] = CHECKS,
+) -> list[Result]:
+    """`examine`, and raise `DoctorError` with every failed check and its fix when there is one."""
+    results = examine(root, stack, purpose, options, machine=machine, checks=checks)
+    failed = failures(results)
+    if failed:
+        raise refusal(failed, stack, purpose)
+    return results
+
+
+def failures(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if result.finding.status == "fail"]
+
+
+def refusal(failed: Sequence[Result], stack: str, purpose: str) -> DoctorError:
+    """The error for failed checks: each with what was found, and with its fix on a line of its own."""
+    what = f"{len(failed)} things" if len(failed) > 1 else "one thing"
+    return DoctorError(
+        f"this machine lacks {what} to {purpose} the stack {stack}",
+        expected=_LINES.join(f"{each.check.id}: {each.finding.required}" for each in failed),
+        found=_LINES.join(f"{each.check.id}: {each.finding.found}" for each in failed),
+        hint=_LINES.join(each.finding.fix for each in failed),
+    )
+
+
+def look_at(subject: Subject, checks: Sequence[Check], limit_s: float = LIMIT_S) -> list[Result]:
+    """Every check in a thread of its own. A thread that hangs is left behind: it ends with the process."""
+    found: dict[str, Finding] = {}
+    threads = []
+    for check in checks:
+        thread = threading.Thread(target=_look, args=(check, subject, found), name=check.id, daemon=True)
+        thread.start()
+        threads.append(thread)
+    deadline = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    results = []
+    for check in checks:
+        finding = found.get(check.id) or _unfinished(check, subject, limit_s)
+        results.append(Result(check, redacted(finding, subject.machine.home)))
+    return results
+
+
+def _look(check: Check, subject: Subject, found: dict[str, Finding]) -> None:
+    if subject.stack.unread and check.group != "host":
+        found[check.id] = skip(
+            f"what this stack needs is not known: {subject.stack.unread}", "a stack file that is read"
+        )
+        return
+    try:
+        found[check.id] = check.look(subject)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is shown, and the other checks go on
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        found[check.id] = fail(
+            f"the doctor itself failed: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})",
+            "a check that ends with a finding",
+            _alone(check, subject) + "   # a fault of the doctor: please report what it prints",
+        )
+
+
+def _unfinished(check: Check, subject: Subject, limit_s: float) -> Finding:
+    return fail(
+        f"no answer within {limit_s:g} s",
+        "a machine whose files and programs answer",
+        _alone(check, subject) + "   # something that it looks at hangs: a dead mount, or a program",
+    )
+
+
+def _alone(check: Check, subject: Subject) -> str:
+    return f"python3 -m scripts.doctor --stack {subject.stack.name} --only {check.id}"
