@@ -22,7 +22,7 @@ from scripts.stackfile import Stack
 
 FRONT_END = "vllm/vllm-rs"
 
-_MANIFEST_RECIPE = ("build.py", "manifest.py")
+_MANIFEST_RECIPE = ("build.py", "manifest.py", "sums.py")
 
 
 @dataclass(frozen=True)

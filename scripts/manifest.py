@@ -10,13 +10,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from scripts import sums
 from scripts.digests import file_sha256
 from scripts.errors import InstallError
 from scripts.publish import publish_bytes, publish_text
 from scripts.stackfile import Planes
 
 MANIFEST_NAME = "manifest.json"
-SUMS_NAME = "SHA256SUMS"
+SUMS_NAME = sums.FILE_NAME
 
 
 class _Strict(BaseModel):
@@ -126,7 +127,7 @@ class Manifest(_Strict):
         digests = {artifact.file: artifact.sha256 for artifact in self.artifacts}
         digests |= {name: hashlib.sha256(content).hexdigest() for name, content in documents.items()}
         digests[MANIFEST_NAME] = hashlib.sha256(self.text().encode()).hexdigest()
-        return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+        return sums.render(digests)
 
 
 def load(path: Path) -> Manifest | None:

@@ -49,8 +49,8 @@ def built() -> dict[str, str]:
 def test_the_artifacts_are_the_manifests_byte_for_byte(built: dict[str, str]) -> None:
     found = digests(DIST)
     assert {name: found.get(name) for name in built} == built
-    lines = [line.split() for line in (DIST / "SHA256SUMS").read_text().splitlines()]
-    assert {name: digest for digest, name in lines} == built
+    lines = [line.split() for line in (DIST / "SHA256SUMS").read_text().splitlines()[1:]]
+    assert {name: digest for digest, name in lines if name in built} == built
 
 
 def test_a_second_build_has_nothing_to_do_and_says_so_at_once(built: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -53,7 +54,8 @@ def test_the_manifest_says_what_was_made_from_what(project: Project, console: Co
 def test_the_sums_file_is_what_sha256sum_checks(project: Project, console: Console) -> None:
     run(project, console)
     dist = project.layout.dist
-    lines = (dist / "SHA256SUMS").read_text().splitlines()
+    assert subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist, check=False).returncode == 0
+    _, *lines = (dist / "SHA256SUMS").read_text().splitlines()
     assert lines == [f"{sha256(dist / name)}  {name}" for name in (ENGINE, PAYLOAD, "manifest.json")]
     assert sorted(path.name for path in dist.iterdir()) == sorted([ENGINE, PAYLOAD, "SHA256SUMS", "manifest.json"])
 
