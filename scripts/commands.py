@@ -7,6 +7,7 @@ process dies, so that even a SIGKILL here leaves no installer running.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -76,17 +77,28 @@ def child_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> d
     return {**kept, **added}
 
 
-def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path, limit_s: float = LIMIT_S) -> Finished:
-    """Run a child to its end, its output in `log`. Ends it whole after `limit_s`, or when told to stop."""
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    log: Path,
+    limit_s: float = LIMIT_S,
+    answer: Path | None = None,
+) -> Finished:
+    """Run a child to its end, its output in `log`, and its stdout in `answer` where that is named: for a program to
+    read, with no warning in between. Ends it whole after `limit_s`, or when told to stop.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as sink:
+    with log.open("wb") as sink, contextlib.ExitStack() as opened:
+        stdout = sink if answer is None else opened.enter_context(answer.open("wb"))
         sink.write(f"$ {shlex.join(argv)}\n".encode())
         sink.flush()
         offset = sink.tell()
         # A signal between the child's start and the `try` would leave it running: hold signals back until then.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
-            child = _start(argv, cwd, env, sink, mask)
+            child = _start(argv, cwd, env, stdout, sink, mask=mask)
         except BaseException:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             raise
@@ -146,7 +158,13 @@ def stop_on_signals() -> None:
 
 
 def _start(
-    argv: Sequence[str], cwd: Path, env: Mapping[str, str], sink: IO[bytes], mask: set[signal.Signals] | set[int]
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    *,
+    mask: set[signal.Signals] | set[int],
 ) -> subprocess.Popen[bytes]:
     def prepare() -> None:
         die_with_parent()
@@ -157,8 +175,8 @@ def _start(
         cwd=cwd,
         env=dict(env),
         stdin=subprocess.DEVNULL,
-        stdout=sink,
-        stderr=subprocess.STDOUT,
+        stdout=stdout,
+        stderr=stderr,
         start_new_session=True,
         preexec_fn=prepare,  # noqa: PLW1509 - no threads here
     )

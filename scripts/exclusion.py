@@ -25,7 +25,9 @@ _COMMAND_CHARACTERS = 120
 
 
 @contextlib.contextmanager
-def exclusive(mutex: Path, console: Console, limit_s: float = WAIT_LIMIT_S) -> Iterator[None]:
+def exclusive(
+    mutex: Path, console: Console, limit_s: float = WAIT_LIMIT_S, what: str = "build or install of this stack"
+) -> Iterator[None]:
     """Hold `mutex` for the block; say so once when another process has it, and wait for it.
 
     Raises `BuildError` when the other process still has it after `limit_s`.
@@ -36,15 +38,15 @@ def exclusive(mutex: Path, console: Console, limit_s: float = WAIT_LIMIT_S) -> I
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             handle.seek(0)
-            console.say(f"  waiting for another build or install of this stack (pid {handle.read().strip() or '?'})")
-            _wait_for(handle, mutex, limit_s)
+            console.say(f"  waiting for another {what} (pid {handle.read().strip() or '?'})")
+            _wait_for(handle, mutex, limit_s, what)
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()
         yield
 
 
-def _wait_for(handle: IO[str], mutex: Path, limit_s: float) -> None:
+def _wait_for(handle: IO[str], mutex: Path, limit_s: float, what: str) -> None:
     deadline = time.monotonic() + limit_s
     while True:
         try:
@@ -52,7 +54,7 @@ def _wait_for(handle: IO[str], mutex: Path, limit_s: float) -> None:
         except BlockingIOError as held:
             if time.monotonic() > deadline:
                 raise BuildError(
-                    "another build or install of this stack does not end",
+                    f"another {what} does not end",
                     expected=f"its end within {limit_s:g} s",
                     found="\n    ".join(holders(mutex)) or "processes of another user",
                     where=str(mutex),

@@ -76,6 +76,15 @@ def test_the_output_is_returned_and_the_log_begins_with_the_command(tmp_path: Pa
     assert log.read_text() == "$ echo 'two words'\ntwo words\n"
 
 
+def test_an_answer_for_a_program_to_read_has_no_warning_in_between(tmp_path: Path) -> None:
+    log, answer = tmp_path / "child.log", tmp_path / "answer"
+    script = "printf 'a\\0'; echo 'warning: beware' >&2; printf 'b\\0'"
+    finished = commands.run(["sh", "-c", script], cwd=tmp_path, env=os.environ, log=log, answer=answer)
+    assert answer.read_bytes() == b"a\0b\0"
+    assert finished.output == "warning: beware\n"
+    assert log.read_text().endswith("warning: beware\n")
+
+
 def test_a_child_that_does_not_end_in_time_is_ended_with_its_children(tmp_path: Path) -> None:
     read, write = os.pipe()
     fifo = f"/proc/{os.getpid()}/fd/{write}"
