@@ -14,8 +14,9 @@ import select
 import shlex
 import signal
 import subprocess
+import time
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -28,6 +29,9 @@ LIMIT_S = 3600.0
 
 ASK_LIMIT_S = 120.0
 """For a question to a program: its version, its help, where a Python is."""
+
+WATCH_EVERY_S = 1.0
+"""How often a `watch` is called while a child runs."""
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
@@ -85,9 +89,13 @@ def run(
     log: Path,
     limit_s: float = LIMIT_S,
     answer: Path | None = None,
+    umask: int = -1,
+    watch: Callable[[], None] | None = None,
 ) -> Finished:
     """Run a child to its end, its output in `log`, and its stdout in `answer` where that is named: for a program to
     read, with no warning in between. Ends it whole after `limit_s`, or when told to stop.
+
+    `umask` is the child's own (-1: this process's); `watch` is called about once a second until the child ends.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as sink, contextlib.ExitStack() as opened:
@@ -95,23 +103,19 @@ def run(
         sink.write(f"$ {shlex.join(argv)}\n".encode())
         sink.flush()
         offset = sink.tell()
-        # A signal between the child's start and the `try` would leave it running: hold signals back until then.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-        try:
-            child = _start(argv, cwd, env, stdout, sink, mask=mask)
-        except BaseException:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            raise
-        try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            expired = not _wait_unreaped(child, limit_s)
-            if expired:
-                _end(child)
-            returncode = child.wait()
-        except BaseException:
-            _end(child)
-            raise
+        returncode, expired = _run(_Child(argv, cwd, env, stdout, sink, umask), limit_s, watch)
     return Finished(returncode, log.read_bytes()[offset:].decode("utf-8", errors="replace"), expired)
+
+
+def ask(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], limit_s: float = ASK_LIMIT_S) -> Finished | None:
+    """`run` without a log: nothing is written to disk. None when there is no such program."""
+    with os.fdopen(os.memfd_create("answer"), "w+b") as sink:
+        try:
+            returncode, expired = _run(_Child(argv, cwd, env, sink, sink, -1), limit_s, None)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
+        sink.seek(0)
+        return Finished(returncode, sink.read().decode("utf-8", errors="replace"), expired)
 
 
 def check(
@@ -157,26 +161,51 @@ def stop_on_signals() -> None:
         signal.signal(number, handle)
 
 
-def _start(
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    stdout: IO[bytes],
-    stderr: IO[bytes],
-    *,
-    mask: set[signal.Signals] | set[int],
-) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True)
+class _Child:
+    """What is started."""
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+    umask: int
+
+
+def _run(what: _Child, limit_s: float, watch: Callable[[], None] | None) -> tuple[int, bool]:
+    """Start a child and wait for its end: its status, and whether it was ended for lack of time."""
+    # A signal between the child's start and the `try` would leave it running: hold signals back until then.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    try:
+        child = _start(what, mask)
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        expired = not _wait_watching(child, limit_s, watch)
+        if expired:
+            _end(child)
+        return child.wait(), expired
+    except BaseException:
+        _end(child)
+        raise
+
+
+def _start(what: _Child, mask: set[signal.Signals] | set[int]) -> subprocess.Popen[bytes]:
     def prepare() -> None:
         die_with_parent()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     return subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env=dict(env),
+        what.argv,
+        cwd=what.cwd,
+        env=dict(what.env),
+        umask=what.umask,
         stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
+        stdout=what.stdout,
+        stderr=what.stderr,
         start_new_session=True,
         preexec_fn=prepare,  # noqa: PLW1509 - no threads here
     )
@@ -191,6 +220,18 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     finally:
         _signal_group(child.pid, signal.SIGKILL)
         child.wait()
+
+
+def _wait_watching(child: subprocess.Popen[bytes], seconds: float, watch: Callable[[], None] | None) -> bool:
+    """Whether the child ended within `seconds`; `watch` is called again and again meanwhile."""
+    if watch is None:
+        return _wait_unreaped(child, seconds)
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if _wait_unreaped(child, min(left, WATCH_EVERY_S)):
+            return True
+        watch()
+    return False
 
 
 def _wait_unreaped(child: subprocess.Popen[bytes], seconds: float) -> bool:
