@@ -6,28 +6,28 @@ Each function raises `InstallError` with expected and found, or returns a line f
 from __future__ import annotations
 
 import os
+import posixpath
 import tempfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
 from scripts import commands, wheels
 from scripts.dialects import DIALECTS, Parser, Program, undeclared_flags, unknown_flags
-from scripts.digests import file_sha256
 from scripts.environment import Environment
 from scripts.errors import InstallError
+from scripts.inventory import Entry
 from scripts.manifest import Manifest
 from scripts.wheels import RecordLine
 
 _SHOWN = 8
 
 
-def assert_installed(env: Environment, manifest: Manifest) -> list[str]:
-    """All assertions, cheapest first."""
+def assert_installed(env: Environment, manifest: Manifest, entries: Mapping[str, Entry]) -> list[str]:
+    """All assertions, cheapest first. `entries` are `inventory.take`'s: everything in the environment, read once."""
     asserted = [assert_packages(env, manifest.packages)]
-    asserted.append(assert_files(env, manifest))
-    asserted += [assert_binary(env, manifest, name) for name in manifest.binaries]
+    asserted.append(assert_files(env, manifest, entries))
+    asserted += [assert_binary(env, manifest, name, entries) for name in manifest.binaries]
     asserted += [assert_program(env, manifest, program) for program in DIALECTS[manifest.dialect]]
     return asserted
 
@@ -45,8 +45,20 @@ def assert_packages(env: Environment, expected: Mapping[str, str]) -> str:
     return f"{len(expected)} packages have the locked versions, and there are no others"
 
 
-def assert_files(env: Environment, manifest: Manifest) -> str:
-    """Every installed file has the bytes that its wheel's RECORD promises.
+def assert_files(env: Environment, manifest: Manifest, entries: Mapping[str, Entry]) -> str:
+    """Every installed file has the bytes that its wheel's RECORD promises."""
+    other = [name for name, entry in entries.items() if entry.kind == "other"]
+    if other:
+        raise _not_as_pinned("files", env, other)
+    promised = promises(env, manifest)
+    differing = [shown for place, (shown, line) in promised.items() if not _kept(entries.get(place), line)]
+    if differing:
+        raise _not_as_pinned("files", env, differing)
+    return f"{len(promised)} files are as their wheels' RECORD says"
+
+
+def promises(env: Environment, manifest: Manifest) -> dict[str, tuple[str, RecordLine]]:
+    """Path in the environment -> the RECORD's name and line for it.
 
     Ours are held to the RECORD inside the wheel of `dist`, whose digest the manifest has; the others to the RECORD that
     was installed with them. uv links files from its cache, so a file that somebody edited in place in another
@@ -55,21 +67,23 @@ def assert_files(env: Environment, manifest: Manifest) -> str:
     expected = _recorded(env)
     for artifact in manifest.wheels:
         expected |= wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
+    base = env.site_packages.relative_to(env.path).as_posix()
     # Bytecode that a wheel carries is compiled again by the install.
-    sources = {name: line for name, line in expected.items() if not name.endswith(".pyc")}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        intact = pool.map(_as_recorded, (env.site_packages / name for name in sources), sources.values())
-        differing = [name for name, same in zip(sources, intact, strict=True) if not same]
-    if differing:
-        raise _not_as_pinned("files", env, differing)
-    return f"{len(sources)} files are as their wheels' RECORD says"
+    return {
+        posixpath.normpath(f"{base}/{name}"): (name, line)
+        for name, line in expected.items()
+        if not name.endswith(".pyc")
+    }
 
 
-def assert_binary(env: Environment, manifest: Manifest, name: str) -> str:
+def assert_binary(env: Environment, manifest: Manifest, name: str, entries: Mapping[str, Entry]) -> str:
     """An executable has the pinned digest and runs."""
     binary = manifest.binaries[name]
     path = env.path / binary.path
-    found = file_sha256(path) if path.is_file() else "no such file"
+    # It may be a link to a file inside a package.
+    target = Path(os.path.realpath(path)).relative_to(os.path.realpath(env.path)).as_posix()
+    entry = entries.get(target)
+    found = "no such file" if entry is None else entry.content
     if found != binary.sha256:
         raise InstallError(f"{name} is not the pinned binary", expected=binary.sha256, found=found, where=str(path))
     output = _ask(env, (name, "--version"), f"{name} --version")
@@ -129,8 +143,16 @@ def _recorded(env: Environment) -> dict[str, RecordLine]:
     return lines
 
 
-def _as_recorded(path: Path, line: RecordLine) -> bool:
-    return path.is_file() and path.stat().st_size == line.size and file_sha256(path) == line.sha256
+def _kept(entry: Entry | None, line: RecordLine) -> bool:
+    return entry is not None and entry.kind == "file" and entry.content == line.sha256
+
+
+def fix(stack: str) -> str:
+    """What to type when files of an environment are not as they should be."""
+    return (
+        f"./noxw -s install -- --stack {stack} --force\n"
+        "(if that fails in the same way, the file was changed in uv's cache, too: `uv cache clean` before it)"
+    )
 
 
 def _not_as_pinned(what: str, env: Environment, differing: list[str]) -> InstallError:
@@ -140,8 +162,5 @@ def _not_as_pinned(what: str, env: Environment, differing: list[str]) -> Install
         expected="no difference",
         found=", ".join(differing[:_SHOWN]) + more,
         where=str(env.site_packages),
-        hint=(
-            f"./noxw -s install -- --stack {env.layout.stack} --force\n"
-            "(if that fails in the same way, the file was changed in uv's cache, too: `uv cache clean` before it)"
-        ),
+        hint=fix(env.layout.stack),
     )

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from scripts import environment, wheels
+from scripts import environment, inventory, wheels
 from scripts import manifest as manifests
 from scripts.assertions import assert_installed
 from scripts.console import Console
@@ -22,6 +22,7 @@ from scripts.digests import file_sha256
 from scripts.environment import Environment
 from scripts.errors import InstallError
 from scripts.exclusion import unused
+from scripts.inventory import Entry
 from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest, verify_artifacts
 from scripts.publish import publish_text, publishing, remove
@@ -75,8 +76,10 @@ def install(layout: Layout, manifest: Manifest, torch_backend: str, console: Con
             environment.fill(env, manifest, torch_backend, renewed or [])
             _put_binaries(env, manifest)
         with console.step("check what is installed"):
-            asserted = assert_installed(env, manifest)
-        _write_stamp(env, manifest, manifest_sha256, asserted)
+            _write_contents(env, manifest)
+            entries = inventory.take(env.path)
+            asserted = assert_installed(env, manifest, entries)
+        _write_stamp(env, manifest, manifest_sha256, asserted, entries)
     return False
 
 
@@ -154,7 +157,18 @@ def _put_binaries(env: Environment, manifest: Manifest) -> None:
         link.symlink_to(Path(os.path.relpath(places[0], link.parent)))
 
 
-def _write_stamp(env: Environment, manifest: Manifest, manifest_sha256: str, asserted: list[str]) -> None:
+def _write_contents(env: Environment, manifest: Manifest) -> None:
+    contents = Contents(
+        lock_sha256=manifest.lock.sha256,
+        artifacts={artifact.name: artifact.sha256 for artifact in manifest.artifacts},
+    )
+    publish_text(env.path / CONTENTS, contents.model_dump_json(indent=2) + "\n")
+
+
+def _write_stamp(
+    env: Environment, manifest: Manifest, manifest_sha256: str, asserted: list[str], entries: dict[str, Entry]
+) -> None:
+    """Write the stamp, and just before it appears the inventory, which has the stamp's digest, too."""
     python = env.python_version()
     if python is None:
         raise InstallError("the environment has no Python", where=str(env.path))
@@ -166,9 +180,6 @@ def _write_stamp(env: Environment, manifest: Manifest, manifest_sha256: str, ass
         packages=manifest.packages,
         asserted=asserted,
     )
-    contents = Contents(
-        lock_sha256=manifest.lock.sha256,
-        artifacts={artifact.name: artifact.sha256 for artifact in manifest.artifacts},
-    )
-    publish_text(env.path / CONTENTS, contents.model_dump_json(indent=2) + "\n")
-    publish_text(env.layout.stamp, json.dumps(stamp.model_dump(by_alias=True), indent=2) + "\n")
+    with publishing(env.layout.stamp) as partial:
+        partial.write_text(json.dumps(stamp.model_dump(by_alias=True), indent=2) + "\n", encoding="utf-8")
+        inventory.write(env.path, {**entries, env.layout.stamp.name: inventory.entry(partial)})

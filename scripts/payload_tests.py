@@ -35,7 +35,9 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def _become_pytest(python: Path, packages: Path, options: Sequence[str]) -> NoReturn:
-    env = commands.child_environment(os.environ, {"PYTHONPATH": str(packages)})
+    # pytest would leave its rewritten bytecode of installed plug-ins in the environment, which `verify` finds.
+    added = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = commands.child_environment(os.environ, added)
     os.chdir(PROJECT_ROOT)
     os.execve(python, [str(python), "-m", "pytest", "tests/payload", *options], env)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from synthetic import PYTHON, Project, module, parser, program, published_wheel, sha256
 
-from scripts import assertions, build, environment, install
+from scripts import assertions, build, environment, install, inventory
 from scripts import manifest as manifests
 from scripts.console import Console
 from scripts.dialects import DIALECTS, undeclared_flags, unknown_flags
@@ -212,7 +212,7 @@ def test_a_file_that_was_edited_in_place_is_named(project: Project, installed: E
     path.unlink()
     path.write_text(text.swapcase() + "#")
     with pytest.raises(InstallError, match="installed files are not") as caught:
-        assertions.assert_files(installed, manifest)
+        assertions.assert_files(installed, manifest, inventory.take(installed.path))
     assert caught.value.found == file
     assert str(caught.value.hint).startswith("./noxw -s install -- --stack mini --force\n")
     assert "uv cache clean" in str(caught.value.hint)
@@ -224,7 +224,7 @@ def test_a_binary_that_was_replaced_is_refused(project: Project, installed: Envi
     (installed.bin / "vllm-rs").unlink()
     (installed.bin / "vllm-rs").write_text("#!/bin/sh\n")
     with pytest.raises(InstallError, match="vllm-rs is not the pinned binary"):
-        assertions.assert_binary(installed, manifest, "vllm-rs")
+        assertions.assert_binary(installed, manifest, "vllm-rs", inventory.take(installed.path))
 
 
 @pytest.mark.parametrize(
