@@ -1,7 +1,7 @@
 """Local git repositories of the fixture sources, the same revisions on every machine.
 
-Author, dates and modes are fixed, so that a repository's revision depends on nothing but the files beside this module and
-the release of Rust that `rust-toolchain.toml` names.
+Author, dates and modes are fixed, so that a revision depends on nothing but the files beside this module and the Rust
+release that `rust-toolchain.toml` names.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *arguments],
         cwd=folder,
         env={**variables, **_IDENTITY, **_ALONE},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
@@ -55,7 +54,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def make(folder: Path, rust: str) -> dict[str, Repository]:
-    """`frames`, `vllm` with it as a submodule, and `dynamo`, below `folder`; `rust` is the release that both ask for."""
+    """`frames`, `vllm` with it as a submodule, and `dynamo`, below `folder`; both ask for the release `rust`."""
     folder.mkdir(parents=True)
     made = {"frames": _repository(folder / "frames", {})}
     toolchain = {"rust-toolchain.toml": f'[toolchain]\nchannel = "{rust}"\n'}
@@ -68,17 +67,8 @@ def make(folder: Path, rust: str) -> dict[str, Repository]:
 
 def clone(repository: Repository, target: Path, *options: str) -> Path:
     """A clone with its submodules, as a person would have it."""
-    allowed = ("-c", "protocol.file.allow=always")
-    git(
-        repository.folder,
-        *allowed,
-        "clone",
-        "--quiet",
-        "--recurse-submodules",
-        *options,
-        repository.address,
-        str(target),
-    )
+    command = ("-c", "protocol.file.allow=always", "clone", "--quiet", "--recurse-submodules", *options)
+    git(repository.folder, *command, repository.address, str(target))
     return target
 
 

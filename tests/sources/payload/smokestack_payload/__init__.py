@@ -1,0 +1,1 @@
+"""A stand-in of a test for the payload."""
