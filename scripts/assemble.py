@@ -8,6 +8,7 @@ version: hence the new name and the local version label. Nothing else changes.
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from scripts import wheels
@@ -39,7 +40,7 @@ def assemble(engine: Engine, base: Path, donor: Path, target: Path) -> None:
 
 
 def _pinned(member: wheels.Member, binary: Binary) -> wheels.Member:
-    return wheels.Member(member.name, True, member.open, binary.sha256)
+    return replace(member, executable=True, sha256=binary.sha256)
 
 
 def _renamed(engine: Engine, archive: zipfile.ZipFile, tag: str) -> list[wheels.Member]:
@@ -52,7 +53,7 @@ def _renamed(engine: Engine, archive: zipfile.ZipFile, tag: str) -> list[wheels.
         if folder != old:
             contents.append(member)
         elif rest != "RECORD":
-            contents.append(wheels.Member(f"{new}/{rest}", member.executable, member.open))
+            contents.append(replace(member, name=f"{new}/{rest}"))
     metadata = archive.read(f"{old}/METADATA").decode()
     # The published WHEEL names a narrower tag than the file does; installers believe the file's name.
     compatibility = archive.read(f"{old}/WHEEL").decode()

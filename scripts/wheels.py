@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import functools
 import hashlib
 import io
 import zipfile
@@ -28,12 +29,16 @@ _EXECUTABLE_BITS = 0o111
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a wheel to be written. `open` gives its bytes; `sha256` (hex), when known, is verified."""
+    """One file of a wheel to be written. `open` gives its bytes; `sha256` (hex), when known, is verified.
+
+    `size`, in bytes, has to be about right from 2 GB on: such a file's entry is another one from its first byte.
+    """
 
     name: str
     executable: bool
     open: Callable[[], IO[bytes]]
     sha256: str | None = None
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ def members(archive: zipfile.ZipFile) -> Iterator[Member]:
     for info in archive.infolist():
         if not info.is_dir():
             mode = info.external_attr >> 16
-            yield Member(info.filename, bool(mode & _EXECUTABLE_BITS), lambda info=info: archive.open(info))  # type: ignore[misc]
+            content = functools.partial(archive.open, info)
+            yield Member(info.filename, bool(mode & _EXECUTABLE_BITS), content, size=info.file_size)
 
 
 def text_member(name: str, text: str) -> Member:
@@ -123,6 +129,7 @@ def _store(archive: zipfile.ZipFile, member: Member) -> RecordLine:
     info = zipfile.ZipInfo(member.name, date_time=_DATE)
     info.create_system = _UNIX
     info.compress_type = zipfile.ZIP_STORED
+    info.file_size = member.size
     info.external_attr = (_REGULAR | (0o755 if member.executable else 0o644)) << 16
     digest, size = hashlib.sha256(), 0
     with member.open() as source, archive.open(info, "w") as sink:
