@@ -34,7 +34,9 @@ def phase(session: Session, name: PhaseName) -> Iterator[None]:
 def install(session: Session) -> Manifest:
     """The stack, installed as its manifest says; the evidence of what is really there is recorded."""
     config = session.config
-    provisioner(session, session.note).install()
+    asking = provisioner(session, session.note)
+    asking.examine()
+    asking.install()
     # Only now: an install needs the environment alone. Whatever came in between is seen by the stamp.
     session.in_use.take(Deadline.after(session.clock, config.deadlines.install_s), session.clock, session.note)
     manifest = load_manifest(config.project_root, config.stack)

@@ -36,6 +36,22 @@ class Provisioner:
     run_id: str
     urgent: Callable[[], bool]
 
+    def examine(self) -> None:
+        """Ask the doctor what this machine lacks for a run. Raises `DoctorError` with each fault and its fix."""
+        argv = [sys.executable, "-m", "scripts.doctor", "--stack", self.stack, "--for", "run", "--json"]
+        env = {**tool_environment(os.environ), DIE_WITH_PARENT: str(os.getpid())}
+        result = self._tool(argv, "doctor", env)
+        failed = _failed_checks(result)
+        if failed or result.returncode != 0:
+            raise DoctorError(
+                f"this machine is not fit for the stack {self.stack}",
+                expected=_each(failed, "required") or "exit status 0 and one JSON document on stdout",
+                found=_each(failed, "found") or result.describe(),
+                hint="\n    ".join(str(check["fix"]) for check in failed)
+                or f"python3 -m scripts.doctor --stack {self.stack}",
+                log=self.logs / "doctor.log",
+            )
+
     def install(self) -> dict[str, Any]:
         """Build and install the stack, or find that nothing changed. Returns the build plane's answer."""
         return self._scripts("install")
@@ -93,6 +109,19 @@ class ModelFolder:
 
     serve: Path
     warm_cache: Path | None = None
+
+
+def _failed_checks(result: ToolResult) -> list[dict[str, Any]]:
+    """What the doctor found wrong; nothing when it gave no findings at all."""
+    try:
+        checks = json.loads(result.stdout)["checks"]
+    except (ValueError, TypeError, KeyError):
+        return []
+    return [check for check in checks if check["status"] == "fail"]
+
+
+def _each(checks: list[dict[str, Any]], field: str) -> str:
+    return "\n    ".join(f"{check['id']}: {check[field]}" for check in checks)
 
 
 def _answer(result: ToolResult, log: Path) -> dict[str, Any]:

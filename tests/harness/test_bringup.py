@@ -34,6 +34,9 @@ def test_the_lock_comes_between_the_install_and_the_check_of_what_is_installed(
     seen: list[tuple[str, bool]] = []
 
     class Installer:
+        def examine(self) -> None:
+            seen.append(("doctor", may_change(session)))
+
         def install(self) -> None:
             seen.append(("install", may_change(session)))
 
@@ -48,6 +51,6 @@ def test_the_lock_comes_between_the_install_and_the_check_of_what_is_installed(
     with opened(request) as session:
         with pytest.raises(InstallError, match="another manifest"):
             install(session)
-        assert seen == [("install", True), ("check", False)]
+        assert seen == [("doctor", True), ("install", True), ("check", False)]
         assert not may_change(session)
     assert may_change(session)

@@ -49,6 +49,42 @@ def test_the_answer_of_an_install_is_returned_and_its_progress_passed_on(root: P
     assert lines == ["step one"]
 
 
+def doctor(root: Path, code: str) -> None:
+    build_plane(root, "")
+    (root / "scripts" / "doctor.py").write_text(f"import json, sys\n{code}\n")
+
+
+def test_a_machine_without_faults_is_passed_without_a_word(root: Path) -> None:
+    doctor(root, 'print(json.dumps({"checks": [{"id": "host.a", "status": "warn"}]}))')
+    provisioner(root).examine()
+
+
+def test_each_fault_of_the_machine_is_named_with_its_fix(root: Path) -> None:
+    faults = [
+        {
+            "id": f"host.{name}",
+            "status": "fail",
+            "found": f"no {name}",
+            "required": name,
+            "fix": f"apt-get install {name}",
+        }
+        for name in ("a", "b")
+    ]
+    doctor(root, f"print(json.dumps({{'checks': {faults!r}}})); sys.exit(10)")
+    with pytest.raises(DoctorError) as caught:
+        provisioner(root).examine()
+    assert caught.value.found == "host.a: no a\n    host.b: no b"
+    assert caught.value.hint == "apt-get install a\n    apt-get install b"
+
+
+@pytest.mark.parametrize("code", ["sys.exit(3)", 'print("not json"); sys.exit(10)', "print('[]'); sys.exit(1)"])
+def test_a_doctor_that_gives_no_findings_is_no_clean_bill_of_health(root: Path, code: str) -> None:
+    doctor(root, code)
+    with pytest.raises(DoctorError) as caught:
+        provisioner(root).examine()
+    assert caught.value.log == root / "logs" / "doctor.log"
+
+
 def test_an_install_is_told_to_end_with_the_harness(root: Path) -> None:
     build_plane(root, 'import os; print(json.dumps({"ok": True, "parent": os.environ["SMOKESTACK_DIE_WITH_PARENT"]}))')
     assert provisioner(root).install()["parent"] == str(os.getpid())
