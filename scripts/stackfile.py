@@ -19,7 +19,12 @@ PythonMinor = Annotated[str, StringConstraints(pattern=r"^3\.[0-9]{2}$")]
 Repository = Annotated[str, StringConstraints(pattern=r"^(https|ssh|file)://[^\s]+$")]
 CudaArch = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}\.[0-9][a-z]?(\+PTX)?$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$")]
-Nested = Literal["cutlass", "flashmla", "flash-attention", "qutlass", "triton-kernels", "onednn"]
+Nested = Literal[
+    "cutlass", "deepgemm", "flash-attention", "flashmla", "fmha-sm100", "onednn", "qutlass", "tml-fa4", "triton-kernels"
+]
+RustToolchain = Annotated[
+    str, StringConstraints(pattern=r"^([0-9]+\.[0-9]+\.[0-9]+|nightly-[0-9]{4}-[0-9]{2}-[0-9]{2})$")
+]
 
 
 class _Strict(BaseModel):
@@ -80,9 +85,13 @@ class GitSource(_Strict):
 
 
 class VllmRecipe(_Strict):
-    """The engine's wheel. `cuda_archs` as in `TORCH_CUDA_ARCH_LIST`; only for the device cuda."""
+    """The engine's wheel. `cuda_archs` as in `TORCH_CUDA_ARCH_LIST`; only for the device cuda.
+
+    `rust`, here and below: where a source wants another toolchain than `tools.rust`.
+    """
 
     source: str
+    rust: RustToolchain | None = None
     device: Literal["cuda", "cpu", "empty"]
     cuda_archs: list[CudaArch] = []
 
@@ -91,6 +100,7 @@ class DynamoRecipe(_Strict):
     """The wheels `ai_dynamo` and `ai_dynamo_runtime`; `features` are Cargo features of the latter."""
 
     source: str
+    rust: RustToolchain | None = None
     features: list[Feature] = []
 
 
@@ -98,6 +108,7 @@ class SidecarRecipe(_Strict):
     """The binary `dynamo-vllm-sidecar`."""
 
     source: str
+    rust: RustToolchain | None = None
 
 
 class Recipes(_Strict):
@@ -114,7 +125,7 @@ class HostTools(_Strict):
     `rust` is a toolchain as rustup names it; `cuda` (major.minor) only where something is compiled for a GPU.
     """
 
-    rust: Annotated[str, StringConstraints(pattern=r"^([0-9]+\.[0-9]+\.[0-9]+|nightly-[0-9]{4}-[0-9]{2}-[0-9]{2})$")]
+    rust: RustToolchain
     protoc: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$")] | None = None
     cuda: Annotated[str, StringConstraints(pattern=r"^[0-9]{2}\.[0-9]$")] | None = None
 

@@ -1,0 +1,74 @@
+"""A plan's key: the digest of everything that decides what comes out, and of nothing else. Pure.
+
+In it: the recipe's code, every command and variable, the source and what it fetches, the versions of all tools, the
+build environment's lock, the platform. Not in it: how many compilers work side by side, and any path of the machine.
+
+A clean source counts by its revision, which determines tree, submodules and commit time: the key of a plan is the same
+before and after the source is fetched. A dirty one counts by its tree as well. A version taken from tags is known only
+afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from scripts.digests import files_sha256, json_sha256, source_files
+from scripts.recipes import variables
+from scripts.recipes.steps import RecipePlan, SourceFacts
+
+_PACKAGE = Path(__file__).parent
+
+
+def key(plan: RecipePlan) -> str:
+    """The content address of what this plan makes."""
+    return json_sha256(parts(plan))
+
+
+def parts(plan: RecipePlan) -> dict[str, object]:
+    """What the key is the digest of, for those who ask why it is another."""
+    own = {name: value for name, value in plan.environment.items() if name not in _inherited(plan)}
+    return {
+        "recipe": plan.recipe,
+        "code": files_sha256(_PACKAGE, source_files(_PACKAGE)),
+        "source": _source(plan.source),
+        "nested": {state.name: state.revision for state in plan.nested},
+        "steps": [
+            {"name": step.name, "argv": [_shown(part, plan) for part in step.argv], "env": _effective(step.env, plan)}
+            for step in plan.steps
+        ],
+        "environment": _effective(own, plan),
+        "products": [[product.name, product.kind] for product in plan.products],
+        "tools": dict(plan.tools),
+        "locks": dict(plan.locks),
+    }
+
+
+def _inherited(plan: RecipePlan) -> frozenset[str]:
+    """Variables of the site and of the user: where from, through what, where to keep it."""
+    fixed = {*variables.FIXED, *variables.prefix_flags([]), "VIRTUAL_ENV"}
+    return frozenset(plan.environment) - fixed
+
+
+def _source(source: SourceFacts) -> dict[str, object]:
+    return {
+        "revision": source.revision,
+        "changed": source.tree if source.dirty else None,
+        "version": source.version,
+        "nested": {name: _source(each) for name, each in source.nested.items()},
+    }
+
+
+def _effective(env: Mapping[str, str], plan: RecipePlan) -> dict[str, str]:
+    return {name: _shown(value, plan) for name, value in env.items() if name not in variables.NOT_IN_KEY}
+
+
+def _shown(text: str, plan: RecipePlan) -> str:
+    """`text` with the machine's paths replaced by what they are, the longest first."""
+    known = sorted((path for path in plan.tokens if path), key=len, reverse=True)
+    shown = re.sub("|".join(map(re.escape, known)), lambda match: plan.tokens[match[0]], text)
+    return shown.replace(str(plan.source.epoch), "<epoch>") if plan.source.epoch else _EPOCH.sub("<epoch>", shown)
+
+
+_EPOCH = re.compile(r"<commit time of [0-9a-f]+>")
