@@ -4,31 +4,8 @@ stack.toml's `[sources.NAME]` -> `obtain` -> a `Checkout` in `.cache/git/` -> `p
 Knows nothing of recipes, of `dist/` or of environments.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from scripts.console import Console
 from scripts.gitsource.checkout import Checkout, Submodule
-from scripts.layout import Layout
-from scripts.stackfile import GitSource
+from scripts.gitsource.obtaining import obtain
+from scripts.gitsource.placing import place
 
 __all__ = ["Checkout", "Submodule", "obtain", "place"]
-
-
-def obtain(
-    layout: Layout,
-    name: str,
-    source: GitSource,
-    console: Console,
-    *,
-    given: Path | None = None,
-    allow_dirty: bool = False,
-) -> Checkout:
-    """The source at its revision, verified, in the cache. Raises `BuildError` or `PinError`."""
-    raise NotImplementedError
-
-
-def place(checkout: Checkout, target: Path) -> None:
-    """A fresh copy of a source for a build to write in."""
-    raise NotImplementedError

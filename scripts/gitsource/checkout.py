@@ -22,8 +22,9 @@ class Checkout:
     `tree` is git's hash of what is there: for a clean one the revision's own tree, for a dirty one that of the files as
     they were copied, with those of submodules in their places. `epoch` is when the revision was committed, in seconds.
 
-    `version` is the pinned one; or what `git describe --tags --long` says (`v1.2.0-14-g` and the full revision), from
-    which the project's own setuptools-scm rules make its version; or None for a nested source, which is never asked.
+    `version` is the pinned one. Without it the version comes from the tags: `described` is what `git describe --tags
+    --long` says of them (`v1.2.0-14-g` and the full revision), and the project's own setuptools-scm, asked in a work
+    copy, makes the version from the same tags by its own rules. A nested source has neither: nobody asks for one.
     """
 
     name: str
@@ -36,3 +37,4 @@ class Checkout:
     submodules: tuple[Submodule, ...]
     path: Path
     nested: Mapping[str, Checkout] = field(default_factory=dict)
+    described: str | None = None

@@ -1,0 +1,102 @@
+"""Is a checkout made here still the revision, byte for byte? From the commit's id down to every file.
+
+The revision is the hash of the commit, which git checks when it reads it; the commit names its tree; and the tree's id
+is worked out anew from the working files. A submodule is judged in the same way, by the revision in its parent.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.errors import BuildError
+from scripts.gitsource import trees
+from scripts.gitsource.checkout import Submodule
+from scripts.gitsource.git import Git, Repository
+from scripts.gitsource.trees import SUBMODULE, Entry
+
+_SHOWN = 20
+_COMMITTED = re.compile(r"^committer .*> (?P<seconds>[0-9]+) [+-][0-9]{4}$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a revision is, by its own record. `entries`: all its files, links and submodules, by path."""
+
+    revision: str
+    tree: str
+    epoch: int
+    entries: dict[str, Entry]
+
+    @property
+    def links(self) -> dict[str, str]:
+        """Its submodules: path -> revision."""
+        return {path: entry.oid for path, entry in self.entries.items() if entry.mode == SUBMODULE}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A checkout that is what it should be. `submodules` are all, those of submodules included."""
+
+    facts: Facts
+    submodules: tuple[Submodule, ...]
+
+
+def read(git: Git, at: Repository, revision: str) -> Facts:
+    """What the repository has under `revision`. Raises `BuildError` when it lacks it, or it is damaged."""
+    what = f"reading the revision {revision}"
+    tree = git.ask(at, "rev-parse", f"{revision}^{{tree}}", what=what).text
+    commit = git.ask(at, "cat-file", "commit", revision, what=what).output.decode("utf-8", errors="replace")
+    committed = _COMMITTED.search(commit.partition("\n\n")[0])
+    if committed is None:
+        raise BuildError(f"the revision {revision} does not say when it was committed", where=str(at.folder))
+    listed = git.ask(at, "ls-tree", "-r", "-z", "--full-tree", revision, what=what).records()
+    return Facts(revision, tree, int(committed["seconds"]), dict(_entry(record) for record in listed))
+
+
+def check(git: Git, folder: Path, revision: str) -> Verified:
+    """The checkout in `folder`, verified with all its submodules. Raises `BuildError` that names what is not right."""
+    facts = _check_head(git, folder, revision)
+    found = trees.listing(folder, facts.links)
+    wrong = trees.differences(facts.entries, found)
+    if wrong or trees.tree_id(found) != facts.tree:
+        raise _unlike(folder, facts, found, wrong)
+    submodules = []
+    for path, recorded in sorted(facts.links.items()):
+        submodules.append(Submodule(path, recorded))
+        below = check(git, folder / path, recorded).submodules
+        submodules += [Submodule(f"{path}/{each.path}", each.revision) for each in below]
+    return Verified(facts, tuple(submodules))
+
+
+def flattened(folder: Path, submodules: list[str]) -> str:
+    """The id of the tree that has everything in `folder`, and the files of submodules in their places."""
+    return trees.tree_id(trees.listing(folder, {}, ["", *submodules]))
+
+
+def _check_head(git: Git, folder: Path, revision: str) -> Facts:
+    at = Repository.own(folder)
+    head = git.ask(at, "rev-parse", "HEAD^{commit}", what="reading HEAD").text
+    if head != revision:
+        raise BuildError("HEAD is another revision", expected=revision, found=head, where=str(folder))
+    return read(git, at, revision)
+
+
+def _unlike(folder: Path, facts: Facts, found: dict[str, Entry], wrong: list[str]) -> BuildError:
+    if not wrong:
+        # Modes such as 100664, of the first years of git, are shown as those of today.
+        wrong = ["nothing by name: the revision's trees have modes that git writes no more"]
+    shown = [*wrong[:_SHOWN], *([f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else [])]
+    return BuildError(
+        f"the working files are not those of {facts.revision}",
+        expected=f"the tree {facts.tree}",
+        found="\n    ".join([f"the tree {trees.tree_id(found)}", *shown]),
+        where=str(folder),
+    )
+
+
+def _entry(record: str) -> tuple[str, Entry]:
+    meta, _, path = record.partition("\t")
+    mode, _, oid = meta.split(" ")
+    return path, Entry(mode, oid)
