@@ -2,6 +2,31 @@
 
 from __future__ import annotations
 
+from scripts.doctor import (
+    build_compilers,
+    build_cuda,
+    build_packages,
+    build_rust,
+    build_sources,
+    host_files,
+    host_git,
+    host_memory,
+    host_python,
+    host_system,
+)
 from scripts.doctor.registry import Check
 
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (
+    *host_system.CHECKS,
+    *host_python.CHECKS,
+    *host_git.CHECKS,
+    *host_memory.CHECKS,
+    *host_files.CHECKS,
+    *build_sources.CHECKS,
+    *build_packages.CHECKS,
+    *host_memory.BUILD_CHECKS,
+    *host_python.BUILD_CHECKS,
+    *build_compilers.CHECKS,
+    *build_rust.CHECKS,
+    *build_cuda.CHECKS,
+)

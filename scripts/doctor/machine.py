@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from scripts import jobs
 from scripts.doctor import asking
 from scripts.doctor.asking import Answer
+from scripts.jobs import Resources
 
-READ_LIMIT = 1 << 20
+READ_LIMIT = 4 << 20
+READ_AT_ONCE = 1 << 18
 ASK_LIMIT_S = 4.0
 
 
@@ -65,6 +68,9 @@ class Machine(Protocol):
     def cores(self) -> int:
         """Those that this process may use."""
 
+    def resources(self) -> Resources:
+        """Cores and bytes of memory that this process may use, the limits of control groups taken off."""
+
     def now(self) -> float:
         """Seconds since 1970."""
 
@@ -75,7 +81,7 @@ class Machine(Protocol):
         """Soft and hard; -1 is no limit."""
 
     def read_text(self, path: str | Path) -> str | None:
-        """A file's text, at most 1 MiB of it; None when it is not there or may not be read."""
+        """A file's text, at most 4 MiB of it; None when it is not there or may not be read."""
 
     def entries(self, path: str | Path) -> tuple[str, ...] | None:
         """The names in a folder, sorted; None when there is no such folder or it may not be read."""
@@ -154,6 +160,9 @@ class RealMachine:
     def cores(self) -> int:
         return len(os.sched_getaffinity(0))
 
+    def resources(self) -> Resources:
+        return jobs.available()
+
     def now(self) -> float:
         return time.time()
 
@@ -165,8 +174,12 @@ class RealMachine:
 
     def read_text(self, path: str | Path) -> str | None:
         try:
-            with open(path, "rb") as handle:  # noqa: PTH123 - /proc files as well, by name
-                return handle.read(READ_LIMIT).decode("utf-8", errors="replace")
+            with open(path, "rb", buffering=0) as handle:  # noqa: PTH123 - text or path
+                # The kernel refuses to fill a large buffer from some files of /proc/sys.
+                parts = []
+                while sum(map(len, parts)) < READ_LIMIT and (part := handle.read(READ_AT_ONCE)):
+                    parts.append(part)
+                return b"".join(parts).decode("utf-8", errors="replace")
         except OSError:
             return None
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 
 from scripts.doctor.registry import GROUPS, STATUSES, Result
 
 _SHOWN = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "skip": "skip"}
 _COLOURS = {"ok": "32", "warn": "33", "fail": "31;1", "skip": "2"}
-_LABEL = 12
-_TITLE = 30
+_TITLE = 22
+_INDENT = 8
+_WIDTH = 110
 
 
 def document(results: Sequence[Result]) -> str:
@@ -39,7 +41,9 @@ def table(results: Sequence[Result], stack: str, purpose: str | None, seconds: f
         if inside:
             lines += ["", title]
         for result in inside:
-            lines += _entry(result, colour=colour)
+            if result.finding.status != "skip":
+                lines += _entry(result, colour=colour)
+        lines += _skipped(inside, colour=colour)
     return "\n".join([*lines, "", summary(results, seconds)])
 
 
@@ -56,12 +60,27 @@ def summary(results: Sequence[Result], seconds: float) -> str:
     return f"{verdict}  {', '.join(parts)} ({seconds:.1f} s)"
 
 
+def _skipped(results: Sequence[Result], *, colour: bool) -> list[str]:
+    """What was not looked at, by its reason: a stack without GPUs has many of the same."""
+    titles: dict[str, list[str]] = {}
+    for result in results:
+        if result.finding.status == "skip":
+            titles.setdefault(result.finding.found, []).append(result.check.title)
+    lines: list[str] = []
+    for reason, skipped in titles.items():
+        first, *rest = textwrap.wrap(f"{reason}: {', '.join(skipped)}", _WIDTH - _INDENT, break_on_hyphens=False)
+        lines += [f"  {_status('skip', colour=colour)}  {first}", *(f"{'':<{_INDENT}}{line}" for line in rest)]
+    return lines
+
+
+def _status(status: str, *, colour: bool) -> str:
+    shown = f"{_SHOWN[status]:<4}"
+    return f"\x1b[{_COLOURS[status]}m{shown}\x1b[0m" if colour else shown
+
+
 def _entry(result: Result, *, colour: bool) -> list[str]:
     check, finding = result.check, result.finding
-    status = f"{_SHOWN[finding.status]:<4}"
-    if colour:
-        status = f"\x1b[{_COLOURS[finding.status]}m{status}\x1b[0m"
-    lines = [f"  {status}  {check.title:<{_TITLE}} {finding.found}"]
+    lines = [f"  {_status(finding.status, colour=colour)}  {check.title:<{_TITLE}} {finding.found}"]
     if finding.fix:
         lines += [
             _detail("needs", finding.required),
@@ -73,4 +92,4 @@ def _entry(result: Result, *, colour: bool) -> list[str]:
 
 
 def _detail(label: str, value: str) -> str:
-    return f"        {label:<{_LABEL - 6}}{value}"
+    return f"{'':<{_INDENT}}{label:<6}{value}"

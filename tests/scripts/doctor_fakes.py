@@ -11,6 +11,7 @@ from scripts.doctor.facts import StackFacts
 from scripts.doctor.machine import ASK_LIMIT_S, Space
 from scripts.doctor.registry import Check, Finding
 from scripts.doctor.subject import Options, Subject
+from scripts.jobs import Resources
 
 GIB = 1 << 30
 
@@ -45,6 +46,7 @@ class FakeMachine:
     python: tuple[int, int, int] = (3, 11, 7)
     user: int = 1000
     core_count: int = 8
+    free: Resources = field(default_factory=lambda: Resources(cores=8, memory=64 << 30))
     clock: float = 1_800_000_000.0
     encoding: str = "utf-8"
     open_files: tuple[int, int] = (65536, 65536)
@@ -67,6 +69,9 @@ class FakeMachine:
 
     def cores(self) -> int:
         return self.core_count
+
+    def resources(self) -> Resources:
+        return self.free
 
     def now(self) -> float:
         return self.clock

@@ -1,0 +1,188 @@
+"""Group build: the CUDA toolkit against torch, the recipe's architectures and the host compiler.
+
+Read from NVIDIA's own files and programs; not measured with a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+
+from scripts.doctor import versions
+from scripts.doctor.build_compilers import device
+from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
+from scripts.doctor.subject import Subject
+
+NEWEST_HOST_COMPILER = re.compile(r"gcc versions later than (\d+) are not supported")
+
+
+def cuda_home(subject: Subject) -> str | None:
+    """CUDA_HOME, or the toolkit that the stack names, or that of nvcc on PATH; None where there is none."""
+    named = subject.environ.get("CUDA_HOME") or subject.environ.get("CUDA_PATH")
+    if named:
+        return named
+    pinned = subject.stack.tools.get("cuda")
+    usual = [f"/usr/local/cuda-{pinned}"] if pinned else []
+    on_path = subject.which("nvcc")
+    beside = [on_path.rpartition("/bin/")[0]] if on_path and "/bin/" in on_path else []
+    for folder in (*usual, *beside, "/usr/local/cuda"):
+        if subject.machine.exists(f"{folder}/bin/nvcc"):
+            return folder
+    return None
+
+
+def _toolkit_fix(subject: Subject) -> str:
+    release = subject.stack.tools.get("cuda") or (".".join(map(str, subject.stack.torch_cuda or (13, 0))))
+    package = f"cuda-toolkit-{release.replace('.', '-')}"
+    return f"apt-get install -y {package} && export CUDA_HOME=/usr/local/cuda-{release}   # from NVIDIA's repository"
+
+
+def _cuda_home(subject: Subject) -> Finding:
+    if device(subject) != "cuda":
+        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+    required = "a CUDA toolkit: CUDA_HOME, with bin/nvcc, cuda_runtime.h and libcudart.so"
+    home = cuda_home(subject)
+    if home is None:
+        return fail("no CUDA_HOME, no nvcc on PATH, no /usr/local/cuda", required, _toolkit_fix(subject))
+    if not subject.machine.exists(f"{home}/bin/nvcc"):
+        return fail(f"CUDA_HOME={home} has no bin/nvcc", required, "unset CUDA_HOME   # or correct it")
+    folders = (home, f"{home}/targets/x86_64-linux")
+    header = any(subject.machine.exists(f"{folder}/include/cuda_runtime.h") for folder in folders)
+    library = any(subject.machine.exists(f"{folder}/libcudart.so") for folder in (f"{home}/lib64", f"{folders[1]}/lib"))
+    missing = [name for name, there in (("cuda_runtime.h", header), ("libcudart.so", library)) if not there]
+    if missing:
+        return fail(f"{home} has no {' and no '.join(missing)}: nvcc alone", required, _toolkit_fix(subject))
+    return ok(home, required)
+
+
+def _release(subject: Subject) -> tuple[tuple[int, ...] | None, str]:
+    """nvcc's release as (13, 0), and what it said where it told none."""
+    home = cuda_home(subject)
+    if home is None:
+        return None, "no CUDA toolkit"
+    answer = subject.ask(f"{home}/bin/nvcc", "--version")
+    found = re.search(r"release (\d+\.\d+)", answer.output)
+    return (versions.parse(found.group(1)), "") if answer.good and found else (None, answer.in_short)
+
+
+def _nvcc(subject: Subject) -> Finding:
+    if device(subject) != "cuda":
+        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+    torch, pinned = subject.stack.torch_cuda, subject.stack.tools.get("cuda")
+    wanted = versions.parse(pinned) if pinned else torch
+    required = f"nvcc {versions.dotted(wanted or ())}; torch is built for CUDA {versions.dotted(torch or ())}"
+    release, said = _release(subject)
+    if release is None:
+        return fail(said, required, _toolkit_fix(subject))
+    found = f"nvcc {versions.dotted(release)}"
+    if torch is not None and release[0] != torch[0]:
+        return fail(f"{found}: another major release than torch's", required, _toolkit_fix(subject))
+    if wanted is not None and release != wanted:
+        return fail(found, required, _toolkit_fix(subject))
+    return ok(found, required)
+
+
+def _architectures(subject: Subject) -> Finding:
+    if device(subject) != "cuda":
+        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+    wanted = [str(each) for each in subject.stack.recipes["vllm"].get("cuda_archs", ())]
+    required = f"an nvcc that compiles for {' '.join(wanted) or 'the architectures that vLLM chooses'}"
+    edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [recipes.vllm] cuda_archs"
+    if not wanted:
+        return warn("the stack file names none, and vLLM takes all that it knows", required, edit)
+    home = cuda_home(subject)
+    if home is None:
+        return skip("no nvcc to ask", required)
+    answer = subject.ask(f"{home}/bin/nvcc", "--list-gpu-arch")
+    known = set(re.findall(r"compute_(\d+[a-z]?)", answer.output))
+    if not answer.good or not known:
+        return fail(f"nvcc: {answer.in_short}", required, f"{home}/bin/nvcc --list-gpu-arch")
+    unknown = [each for each in wanted if not _knows(known, each)]
+    if unknown:
+        found = f"nvcc does not know {' '.join(unknown)}; it knows {' '.join(sorted(known, key=_order))}"
+        return fail(found, required, f"{edit}, or a newer toolkit")
+    return ok(" ".join(wanted), required)
+
+
+def _knows(known: set[str], architecture: str) -> bool:
+    """`9.0a+PTX` is compute_90a; the list leaves out the suffixes of what it knows, such as 100a beside 100."""
+    number = architecture.partition("+")[0].replace(".", "")
+    return number in known or number.rstrip("abcdefghijklmnopqrstuvwxyz") in known
+
+
+def _order(architecture: str) -> int:
+    return int(re.sub(r"\D", "", architecture))
+
+
+def _host_compiler(subject: Subject) -> Finding:
+    if device(subject) != "cuda":
+        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+    home = cuda_home(subject)
+    text = "" if home is None else subject.machine.read_text(f"{home}/include/crt/host_config.h") or ""
+    newest = NEWEST_HOST_COMPILER.search(text)
+    if home is None or newest is None:
+        return skip("no CUDA toolkit that names its newest gcc", "a gcc that nvcc works with")
+    required = f"gcc {newest.group(1)} or older, as {home} wants"
+    gcc = versions.parse(subject.says(["gcc", "-dumpfullversion"]) or "")
+    if gcc is None:
+        return fail("no gcc", required, "apt-get install -y build-essential")
+    if gcc[0] > int(newest.group(1)):
+        older = newest.group(1)
+        use = f"--slave /usr/bin/g++ g++ /usr/bin/g++-{older}"
+        switch = f"update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{older} 100 {use}"
+        return fail(f"gcc {versions.dotted(gcc)}", required, f"apt-get install -y gcc-{older} g++-{older} && {switch}")
+    return ok(f"gcc {versions.dotted(gcc)}", required)
+
+
+CHECKS = (
+    Check(
+        id="build.cuda-home",
+        title="CUDA toolkit",
+        group="build",
+        why="the engine's kernels are compiled with it",
+        symptom="CUDA_HOME is not set, or cuda_runtime.h: No such file or directory",
+        cause="the driver alone is no toolkit, and torch's packages have no nvcc",
+        looks_at="CUDA_HOME, CUDA_PATH, nvcc on PATH, /usr/local/cuda; nvcc, header and library in it",
+        reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+        needed_for=("build",),
+        look=_cuda_home,
+        rows=(5,),
+    ),
+    Check(
+        id="build.nvcc",
+        title="nvcc",
+        group="build",
+        why="the engine's kernels and torch share one CUDA runtime",
+        symptom="The detected CUDA version mismatches the version that was used to compile PyTorch",
+        cause="nvcc is of another release than the torch that is pinned",
+        looks_at="nvcc --version, against the stack file's torch_backend and [tools].cuda",
+        reference="https://github.com/vllm-project/vllm/issues/129",
+        needed_for=("build",),
+        look=_nvcc,
+        rows=(4,),
+    ),
+    Check(
+        id="build.cuda-architectures",
+        title="GPU architectures",
+        group="build",
+        why="nvcc compiles for the architectures of its time only",
+        symptom="nvcc fatal: Unsupported gpu architecture 'compute_120'",
+        cause="nvcc is older than an architecture of the list",
+        looks_at="nvcc --list-gpu-arch, against cuda_archs of the stack file",
+        reference="https://github.com/vllm-project/vllm/issues/8665",
+        needed_for=("build",),
+        look=_architectures,
+        rows=(14,),
+    ),
+    Check(
+        id="build.cuda-host-compiler",
+        title="gcc for nvcc",
+        group="build",
+        why="nvcc refuses a host compiler that is newer than itself",
+        symptom="#error -- unsupported GNU version! gcc versions later than 13 are not supported!",
+        cause="the distribution's gcc is newer than the CUDA toolkit",
+        looks_at="the limit in the toolkit's host_config.h, and gcc's version",
+        reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#host-compiler-support-policy",
+        needed_for=("build",),
+        look=_host_compiler,
+    ),
+)

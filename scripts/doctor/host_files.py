@@ -1,0 +1,225 @@
+"""Group host: where things are written: room for each phase, the temporary folder, the checkout itself."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.doctor.host_memory import gib
+from scripts.doctor.machine import Space
+from scripts.doctor.registry import PURPOSES, Check, Finding, fail, ok, warn
+from scripts.doctor.subject import Subject
+from scripts.jobs import GIB
+
+LONGEST_TMPDIR = 38
+"""Bytes of a folder in which Unix sockets of a run's scratch folder still fit; `harness.scratch` says how it counts."""
+
+LONGEST_CHECKOUT = 200
+"""Bytes: build trees go a hundred and more below it, and the kernel reads 255 of a script's first line."""
+
+SHORT_TMPDIR = "/tmp"
+FEW_FILES = 50_000
+SPARE = GIB // 4
+"""What a phase writes that has nothing to do: logs, stamps, evidence."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A folder that a phase writes into: `least` bytes in any case, `whole` when everything is made again."""
+
+    path: Path
+    least: int
+    whole: int
+
+
+def _places(subject: Subject, phase: str) -> list[_Place]:
+    """Measured for stacks of published wheels; an estimate for what is compiled and for CUDA's packages."""
+    root, compiled = subject.root, subject.stack.from_source
+    temporary = Path(subject.environ.get("TMPDIR") or SHORT_TMPDIR)
+    if phase == "build":
+        whole = {root / ".cache": 30 * GIB, root / "dist": 4 * GIB} if compiled else {root: 2 * GIB}
+        whole[temporary] = 2 * GIB if compiled else SPARE
+        done = subject.machine.exists(root / "dist" / subject.stack.name / "manifest.json")
+    elif phase == "install":
+        environment = 12 * GIB if subject.stack.cuda else 3 * GIB
+        whole = {root: environment, _uv_cache(subject): environment}
+        done = subject.machine.exists(subject.environment / "smokestack-install.json")
+    else:
+        whole = {root / "runs": SPARE, root / ".cache": SPARE, temporary: SPARE}
+        done = True
+    return [_Place(path, SPARE if done else need, need) for path, need in whole.items()]
+
+
+def _uv_cache(subject: Subject) -> Path:
+    base = subject.environ.get("XDG_CACHE_HOME") or f"{subject.machine.home}/.cache"
+    return Path(subject.environ.get("UV_CACHE_DIR") or f"{base}/uv")
+
+
+def _disk(subject: Subject, phase: str) -> Finding:
+    """Places on one file system share its room: it is known by its numbers."""
+    shared: dict[tuple[int, int], list[tuple[_Place, Space]]] = {}
+    for place in _places(subject, phase):
+        space = subject.machine.space(place.path)
+        if space is None:
+            return fail(f"{place.path} does not answer", "a file system with room", f"df -h {quoted(place.path)}")
+        if space.read_only:
+            return fail(
+                f"{space.path} is mounted read-only", "a file system to write to", f"mount -o remount,rw {space.path}"
+            )
+        shared.setdefault((space.total, space.free), []).append((place, space))
+    return _judged(list(shared.values()), estimated=subject.stack.from_source and phase != "run")
+
+
+def _judged(systems: list[list[tuple[_Place, Space]]], *, estimated: bool) -> Finding:
+    found, required, status = [], [], "ok"
+    for places in systems:
+        space = places[0][1]
+        least, whole = (sum(getattr(place, name) for place, _ in places) for name in ("least", "whole"))
+        few_files = space.files_free is not None and space.files_free < FEW_FILES
+        required.append(gib(whole) + (f", {gib(least)} while nothing is made again" if least < whole else ""))
+        found.append(
+            f"{gib(space.free)} at {space.path}" + (f", but only {space.files_free} files" if few_files else "")
+        )
+        if space.free < least or few_files:
+            status = "fail"
+        elif space.free < whole and status == "ok":
+            status = "warn"
+    fix = "./noxw -s clean   # lists caches and old runs before it deletes them; df -h and df -i show what is full"
+    return Finding(
+        status,
+        "; ".join(found),
+        "; ".join(required) + (" (estimated)" if estimated else ""),
+        "" if status == "ok" else fix,
+    )
+
+
+def quoted(path: object) -> str:
+    """A path as a shell takes it."""
+    return shlex.quote(str(path))
+
+
+def _disk_build(subject: Subject) -> Finding:
+    return _disk(subject, "build")
+
+
+def _disk_install(subject: Subject) -> Finding:
+    return _disk(subject, "install")
+
+
+def _disk_run(subject: Subject) -> Finding:
+    return _disk(subject, "run")
+
+
+def _tmpdir(subject: Subject) -> Finding:
+    required = f"an absolute path without spaces, at most {LONGEST_TMPDIR} bytes, to write to and to run programs from"
+    chosen = subject.environ.get("TMPDIR") or SHORT_TMPDIR
+    trouble = _unusable(subject, chosen)
+    if trouble:
+        return fail(f"{chosen} {trouble}", required, "unset TMPDIR" if chosen != SHORT_TMPDIR else "mkdir -m 1777 /tmp")
+    space = subject.machine.space(chosen)
+    if space is not None and space.noexec and subject.stack.from_source and subject.asks_for("build"):
+        fix = 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
+        return fail(f"{chosen} is mounted noexec: no build can run what it makes there", required, fix)
+    if len(chosen.encode()) <= LONGEST_TMPDIR and not any(map(str.isspace, chosen)):
+        return ok(chosen, required)
+    trouble = _unusable(subject, SHORT_TMPDIR)
+    if trouble:
+        return fail(f"{chosen} is too long or has spaces, and {SHORT_TMPDIR} {trouble}", required, "mkdir -m 1777 /tmp")
+    return warn(f"{chosen} is too long or has spaces: runs use {SHORT_TMPDIR}", required, "export TMPDIR=/tmp")
+
+
+def _unusable(subject: Subject, folder: str) -> str:
+    if not folder.startswith("/"):
+        return "is no absolute path"
+    if not subject.machine.is_dir(folder):
+        return "is no folder"
+    return "" if subject.machine.may_write(folder) else "may not be written"
+
+
+def _checkout(subject: Subject) -> Finding:
+    root = str(subject.root)
+    required = f"a folder to write to and to run programs from, at most {LONGEST_CHECKOUT} bytes long"
+    if subject.stack.from_source:
+        required += ", without spaces"
+    if not subject.machine.may_write(root):
+        return fail(f"{root} may not be written", required, f'chown -R "$(id -u)" {quoted(root)}')
+    space = subject.machine.space(root)
+    elsewhere = f'cp -a {quoted(root)} "$HOME/smokestack" && cd "$HOME/smokestack"'
+    if space is not None and space.noexec:
+        return fail(f"{root} is mounted noexec", required, elsewhere)
+    if any(map(str.isspace, root)) and subject.stack.from_source and subject.asks_for("build"):
+        return fail(f"{root} has spaces, at which compiler flags are split", required, elsewhere)
+    length = len(root.encode())
+    if length > LONGEST_CHECKOUT:
+        return warn(f"{length} bytes: {root}", required, elsewhere)
+    return ok(f"{root} ({length} bytes)", required)
+
+
+_DISK_REFERENCE = "https://github.com/vllm-project/vllm/issues/18040"
+
+CHECKS = (
+    Check(
+        id="host.disk-build",
+        title="room to build",
+        group="host",
+        why="a full disk ends a build after an hour's work",
+        symptom="No space left on device, or a slow build that keeps nothing",
+        cause="sources, build trees and wheels take many gigabytes; or the file system has no inodes left",
+        looks_at="free bytes and inodes at .cache, dist and TMPDIR",
+        reference="https://github.com/vllm-project/vllm/issues/15827",
+        needed_for=("build",),
+        look=_disk_build,
+        rows=(32,),
+    ),
+    Check(
+        id="host.disk-install",
+        title="room to install",
+        group="host",
+        why="an environment is unpacked twice: into uv's cache and into the checkout",
+        symptom="No space left on device while packages are installed",
+        cause="uv's cache lies on another file system than the checkout, or either is small",
+        looks_at="free bytes and inodes at the checkout and at uv's cache",
+        reference="https://docs.astral.sh/uv/concepts/cache/",
+        needed_for=("install",),
+        look=_disk_install,
+        rows=(32,),
+    ),
+    Check(
+        id="host.disk-run",
+        title="room to run",
+        group="host",
+        why="evidence that could not be written is none",
+        symptom="No space left on device in the middle of a run",
+        cause="a full disk, or a small tmpfs at TMPDIR",
+        looks_at="free bytes and inodes at runs, .cache and TMPDIR",
+        reference=_DISK_REFERENCE,
+        needed_for=("run",),
+        look=_disk_run,
+        rows=(32,),
+    ),
+    Check(
+        id="host.tmpdir",
+        title="TMPDIR",
+        group="host",
+        why="Unix sockets lie there, whose paths have at most 107 bytes",
+        symptom="AF_UNIX path too long, or permission denied for a program just compiled",
+        cause="a long TMPDIR as batch systems set it, one with spaces, or one mounted noexec",
+        looks_at="TMPDIR (or /tmp): length, spaces, permissions, how it is mounted",
+        reference="https://man7.org/linux/man-pages/man7/unix.7.html",
+        needed_for=PURPOSES,
+        look=_tmpdir,
+    ),
+    Check(
+        id="host.checkout",
+        title="checkout",
+        group="host",
+        why="everything that is made lies below it",
+        symptom="permission denied, bad interpreter, or a compiler that takes half a path for a file",
+        cause="a checkout of another user, on a file system mounted noexec, with a long path or one with spaces",
+        looks_at="the project's folder: permissions, length, spaces, how it is mounted",
+        reference="https://man7.org/linux/man-pages/man2/execve.2.html",
+        needed_for=PURPOSES,
+        look=_checkout,
+    ),
+)
