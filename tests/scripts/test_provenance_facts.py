@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -60,6 +61,18 @@ def test_a_change_of_a_comment_makes_the_documents_stale_and_nothing_else_does(p
     assert edited != before
     (project.layout.stack_dir / "build.lock").write_text("maturin==1.0 --hash=sha256:00\n")
     assert facts.inputs_sha256(project.layout) not in {before, edited}
+
+
+def test_documents_written_by_other_code_are_stale(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = facts.inputs_sha256(project.layout)
+    copy = shutil.copytree(Path(facts.__file__).parent, tmp_path / "copy")
+    monkeypatch.setattr(facts, "__file__", str(copy / "facts.py"))
+    assert facts.inputs_sha256(project.layout) == before
+    with (copy / "sbom.py").open("a") as code:
+        code.write("# changed\n")
+    assert facts.inputs_sha256(project.layout) != before
 
 
 def wheel(folder: Path, requirements: str) -> Artifact:

@@ -172,6 +172,15 @@ def test_a_changed_statement_is_refused(mutate: Mutation) -> None:
         check_statement(json.dumps(loaded).encode())
 
 
+def test_a_statement_that_would_not_be_whole_is_not_made() -> None:
+    facts = example.assembled()
+    shortened = [each.model_copy(update={"sha256": each.sha256[:12]}) for each in facts.manifest.artifacts]
+    manifest = facts.manifest.model_copy(update={"artifacts": shortened})
+    with pytest.raises(BuildError, match="not an in-toto statement") as caught:
+        statement.about(dataclasses.replace(facts, manifest=manifest), {})
+    assert "the sha256 of" in (caught.value.found or "")
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", b"{", b"null"])
 def test_what_is_no_statement_at_all_is_refused(content: bytes) -> None:
     with pytest.raises(BuildError, match="not an in-toto statement"):
