@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from scripts import manifest as manifests
-from scripts import pins, requirements_file, wheels
+from scripts import pins, provenance, requirements_file, wheels
 from scripts.cache import Cache
 from scripts.console import Console
 from scripts.digests import file_sha256, json_sha256
@@ -16,6 +18,7 @@ from scripts.layout import Layout
 from scripts.manifest import Artifact, InstalledBinary, LockFile, Manifest
 from scripts.options import NO_CHOICES, Choices
 from scripts.products import AssembledEngine, PayloadWheel, Product, recipe_sha256
+from scripts.provenance import facts, signing
 from scripts.publish import remove, sweep_partials
 from scripts.requirements_file import Locked
 from scripts.stackfile import Stack
@@ -32,6 +35,7 @@ class Inputs:
     stack: Stack
     locked: dict[str, Locked]
     lock_sha256: str
+    documents_sha256: str
     products: tuple[Product, ...]
 
     @property
@@ -42,6 +46,7 @@ class Inputs:
                 "stack": self.stack.model_dump(by_alias=True),
                 "lock": self.lock_sha256,
                 "products": {product.name: product.key for product in self.products},
+                "documents": self.documents_sha256,
                 "recipe": recipe_sha256(_MANIFEST_RECIPE),
             }
         )
@@ -71,6 +76,7 @@ def read_inputs(layout: Layout, choices: Choices = NO_CHOICES) -> Inputs:
         stack=stack,
         locked=locked,
         lock_sha256=file_sha256(layout.lock),
+        documents_sha256=facts.inputs_sha256(layout),
         products=(*_engine_products(layout, stack, choices), PayloadWheel.of(layout)),
     )
 
@@ -90,6 +96,7 @@ def _engine_products(layout: Layout, stack: Stack, choices: Choices) -> tuple[Pr
 def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = False, only: Sequence[str] = ()) -> Built:
     """Bring `dist/<stack>` up to date, or only the products named. The caller holds the stack's lock."""
     wanted = _wanted(inputs, only)
+    signing.hook(os.environ)
     cache = Cache.load(layout.build_state, layout.dist)
     current = None if force else _current(layout, inputs, cache)
     if current is not None:
@@ -114,9 +121,17 @@ def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = Fal
     _drop_former(layout, inputs, cache)
     if missing:
         return Built(None, cached, tuple(missing))
+    return Built(_publish(layout, inputs, artifacts, console), cached=False)
+
+
+def _publish(layout: Layout, inputs: Inputs, artifacts: list[Artifact], console: Console) -> Manifest:
+    """Write what tells about the artifacts, and the manifest last. The order is that of `provenance`."""
     manifest = _describe(layout, inputs, artifacts)
-    manifest.publish(layout.manifest, {})
-    return Built(manifest, cached=False)
+    documents = provenance.documents(facts.read(layout, manifest, inputs.stack, inputs.locked))
+    signing.put(layout, documents[provenance.STATEMENT_NAME], console)
+    manifest.publish(layout.manifest, documents)
+    console.say(f"  {signing.sentence(layout.dist)}")
+    return manifest
 
 
 def plan(layout: Layout, inputs: Inputs, *, only: Sequence[str] = ()) -> list[str]:
@@ -162,11 +177,20 @@ def _wanted(inputs: Inputs, only: Sequence[str]) -> frozenset[str]:
 def _current(layout: Layout, inputs: Inputs, cache: Cache) -> Manifest | None:
     """The present manifest, if it is of these inputs and its artifacts are whole."""
     manifest = manifests.load(layout.manifest)
-    if manifest is None or manifest.inputs != inputs.digest:
+    if manifest is None or manifest.inputs != inputs.digest or signing.is_due(layout):
+        return None
+    documents = {name: layout.dist / name for name in (provenance.SBOM_NAME, provenance.STATEMENT_NAME)}
+    if not all(path.is_file() for path in documents.values()):
+        return None
+    if manifest.sums({name: path.read_bytes() for name, path in documents.items()}) != _read(layout.sums):
         return None
     made = [cache.reusable(product.key) for product in inputs.products]
     whole = [artifact for artifacts in made if artifacts is not None for artifact in artifacts]
     return manifest if None not in made and whole == manifest.artifacts else None
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _drop_former(layout: Layout, inputs: Inputs, cache: Cache) -> None:

@@ -54,6 +54,10 @@ class Layout:
         return self.dist / "manifest.json"
 
     @property
+    def sums(self) -> Path:
+        return self.dist / "SHA256SUMS"
+
+    @property
     def environment(self) -> Path:
         return self.root / f".venv-{self.stack}"
 

@@ -20,6 +20,7 @@ from scripts.manifest import Manifest
 
 ENGINE = "vllm-1.0.0+cpu-py3-none-any.whl"
 PAYLOAD = "smokestack_payload-0.1.0-py3-none-any.whl"
+SHIPPED = {ENGINE, PAYLOAD, "provenance.json", "sbom.cdx.json", "SHA256SUMS", "manifest.json"}
 
 
 def run(project: Project, console: Console, *, force: bool = False) -> tuple[Manifest, bool]:
@@ -56,8 +57,8 @@ def test_the_sums_file_is_what_sha256sum_checks(project: Project, console: Conso
     dist = project.layout.dist
     assert subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=dist, check=False).returncode == 0
     _, *lines = (dist / "SHA256SUMS").read_text().splitlines()
-    assert lines == [f"{sha256(dist / name)}  {name}" for name in (ENGINE, PAYLOAD, "manifest.json")]
-    assert sorted(path.name for path in dist.iterdir()) == sorted([ENGINE, PAYLOAD, "SHA256SUMS", "manifest.json"])
+    assert lines == [f"{sha256(dist / name)}  {name}" for name in sorted(SHIPPED - {"SHA256SUMS"})]
+    assert {path.name for path in dist.iterdir()} == SHIPPED
 
 
 def test_nothing_is_done_when_nothing_changed(project: Project, console: Console) -> None:
@@ -136,7 +137,7 @@ def test_a_touched_but_equal_artifact_is_kept(project: Project, console: Console
     assert run(project, console)[1]
 
 
-@pytest.mark.parametrize("lost", ["manifest.json", ENGINE, PAYLOAD])
+@pytest.mark.parametrize("lost", sorted(SHIPPED))
 def test_a_lost_file_is_a_new_build(project: Project, console: Console, lost: str) -> None:
     run(project, console)
     (project.layout.dist / lost).unlink()
