@@ -69,6 +69,8 @@ class Questions:
         name = os.path.basename(argv[0])  # noqa: PTH119 - text
         try:
             child = self._start(argv, environ)
+        except FileNotFoundError:
+            return Answer(None, problem=f"no {name}")
         except OSError as error:
             return Answer(None, problem=f"{name} cannot be run: {error.strerror or error}")
         try:

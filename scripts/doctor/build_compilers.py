@@ -22,7 +22,7 @@ def device(subject: Subject) -> str | None:
 
 def _compilers(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     oldest = OLDEST_GCC.get(device(subject) or "", (9, 0))
     required = f"gcc and g++ {versions.dotted(oldest)} or newer, make, ld"
     missing = [name for name in _COMPILERS if subject.which(name) is None]
@@ -47,7 +47,7 @@ def _compilers(subject: Subject) -> Finding:
 
 def _cmake(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     required = f"cmake {versions.dotted(OLDEST_CMAKE)} or newer"
     locked = brought(subject, "cmake")
     if locked:
@@ -56,13 +56,15 @@ def _cmake(subject: Subject) -> Finding:
     version = versions.parse(answer.output) if answer.good else None
     if version is not None and version >= OLDEST_CMAKE:
         return ok(f"cmake {versions.dotted(version)}", required)
-    found = f"cmake {versions.dotted(version)}" if version else f"no cmake: {answer.in_short}"
-    return fail(found, required, "python3 -m pip install --user 'cmake>=3.26'   # newer than Debian's and Ubuntu's")
+    found = f"cmake {versions.dotted(version)}" if version else answer.in_short
+    venv = '"$HOME/cmake'
+    fix = f'python3 -m venv {venv}" && {venv}/bin/pip" install \'cmake>=3.26\' && export PATH={venv}/bin:$PATH"'
+    return fail(found, required, fix)
 
 
 def _ninja(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     required = "ninja"
     locked = brought(subject, "ninja")
     if locked:
@@ -73,7 +75,7 @@ def _ninja(subject: Subject) -> Finding:
 
 def _compiler_cache(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     required = "nothing; with sccache or ccache a second build is much shorter"
     for name in ("sccache", "ccache"):
         if subject.which(name) is not None:
@@ -90,6 +92,7 @@ CHECKS = (
         symptom="C++ compiler not found, unknown flag, or an internal compiler error",
         cause="no compilers, too old ones, or a gcc and a g++ that do not belong together",
         looks_at="gcc, g++, make and ld on PATH, and the versions of the first two",
+        fix="apt-get install -y build-essential",
         reference="https://github.com/vllm-project/vllm/issues/27890",
         needed_for=("build",),
         look=_compilers,
@@ -103,6 +106,7 @@ CHECKS = (
         symptom="CMake 3.26 or higher is required. You are running version 3.22",
         cause="the distribution's CMake is older",
         looks_at="build.lock, then cmake on PATH",
+        fix="uv tool install 'cmake>=3.26'   # newer than Debian's and Ubuntu's",
         reference="https://github.com/vllm-project/vllm/issues/981",
         needed_for=("build",),
         look=_cmake,
@@ -116,6 +120,7 @@ CHECKS = (
         symptom="CMake was unable to find a build program corresponding to Ninja",
         cause="ninja is not installed",
         looks_at="build.lock, then ninja on PATH",
+        fix="apt-get install -y ninja-build",
         reference="https://ninja-build.org/",
         needed_for=("build",),
         look=_ninja,
@@ -128,6 +133,7 @@ CHECKS = (
         symptom="every build takes as long as the first one",
         cause="neither sccache nor ccache is on PATH",
         looks_at="sccache, then ccache, as vLLM's build picks them",
+        fix="apt-get install -y ccache",
         reference="https://ccache.dev/",
         needed_for=("build",),
         look=_compiler_cache,

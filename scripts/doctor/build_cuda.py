@@ -30,6 +30,11 @@ def cuda_home(subject: Subject) -> str | None:
     return None
 
 
+def _not_for_cuda(subject: Subject) -> Finding:
+    stack = subject.stack
+    return skip(f"{stack.name} compiles nothing for CUDA" if stack.from_source else stack.assembled)
+
+
 def _toolkit_fix(subject: Subject) -> str:
     release = subject.stack.tools.get("cuda") or (".".join(map(str, subject.stack.torch_cuda or (13, 0))))
     package = f"cuda-toolkit-{release.replace('.', '-')}"
@@ -38,7 +43,7 @@ def _toolkit_fix(subject: Subject) -> str:
 
 def _cuda_home(subject: Subject) -> Finding:
     if device(subject) != "cuda":
-        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+        return _not_for_cuda(subject)
     required = "a CUDA toolkit: CUDA_HOME, with bin/nvcc, cuda_runtime.h and libcudart.so"
     home = cuda_home(subject)
     if home is None:
@@ -66,7 +71,7 @@ def _release(subject: Subject) -> tuple[tuple[int, ...] | None, str]:
 
 def _nvcc(subject: Subject) -> Finding:
     if device(subject) != "cuda":
-        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+        return _not_for_cuda(subject)
     torch, pinned = subject.stack.torch_cuda, subject.stack.tools.get("cuda")
     wanted = versions.parse(pinned) if pinned else torch
     required = f"nvcc {versions.dotted(wanted or ())}; torch is built for CUDA {versions.dotted(torch or ())}"
@@ -83,7 +88,7 @@ def _nvcc(subject: Subject) -> Finding:
 
 def _architectures(subject: Subject) -> Finding:
     if device(subject) != "cuda":
-        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+        return _not_for_cuda(subject)
     wanted = [str(each) for each in subject.stack.recipes["vllm"].get("cuda_archs", ())]
     required = f"an nvcc that compiles for {' '.join(wanted) or 'the architectures that vLLM chooses'}"
     edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [recipes.vllm] cuda_archs"
@@ -115,7 +120,7 @@ def _order(architecture: str) -> int:
 
 def _host_compiler(subject: Subject) -> Finding:
     if device(subject) != "cuda":
-        return skip(f"{subject.stack.name} compiles nothing for CUDA")
+        return _not_for_cuda(subject)
     home = cuda_home(subject)
     text = "" if home is None else subject.machine.read_text(f"{home}/include/crt/host_config.h") or ""
     newest = NEWEST_HOST_COMPILER.search(text)
@@ -142,6 +147,7 @@ CHECKS = (
         symptom="CUDA_HOME is not set, or cuda_runtime.h: No such file or directory",
         cause="the driver alone is no toolkit, and torch's packages have no nvcc",
         looks_at="CUDA_HOME, CUDA_PATH, nvcc on PATH, /usr/local/cuda; nvcc, header and library in it",
+        fix="apt-get install -y cuda-toolkit-13-0 && export CUDA_HOME=/usr/local/cuda-13.0",
         reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
         needed_for=("build",),
         look=_cuda_home,
@@ -155,6 +161,7 @@ CHECKS = (
         symptom="The detected CUDA version mismatches the version that was used to compile PyTorch",
         cause="nvcc is of another release than the torch that is pinned",
         looks_at="nvcc --version, against the stack file's torch_backend and [tools].cuda",
+        fix="apt-get install -y cuda-toolkit-13-0 && export CUDA_HOME=/usr/local/cuda-13.0",
         reference="https://github.com/vllm-project/vllm/issues/129",
         needed_for=("build",),
         look=_nvcc,
@@ -168,6 +175,7 @@ CHECKS = (
         symptom="nvcc fatal: Unsupported gpu architecture 'compute_120'",
         cause="nvcc is older than an architecture of the list",
         looks_at="nvcc --list-gpu-arch, against cuda_archs of the stack file",
+        fix="$EDITOR stacks/NAME/stack.toml   # [recipes.vllm] cuda_archs, or a newer toolkit",
         reference="https://github.com/vllm-project/vllm/issues/8665",
         needed_for=("build",),
         look=_architectures,
@@ -181,6 +189,7 @@ CHECKS = (
         symptom="#error -- unsupported GNU version! gcc versions later than 13 are not supported!",
         cause="the distribution's gcc is newer than the CUDA toolkit",
         looks_at="the limit in the toolkit's host_config.h, and gcc's version",
+        fix="apt-get install -y gcc-12 g++-12 && update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-12 100",
         reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#host-compiler-support-policy",
         needed_for=("build",),
         look=_host_compiler,

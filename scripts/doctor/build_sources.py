@@ -30,7 +30,7 @@ _IGNORED = (
 def _sources(subject: Subject) -> Finding:
     """Checkouts given by `--source` are judged as the build will; what is fetched is verified when it is there."""
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is made of published wheels")
+        return skip(subject.stack.assembled)
     given = subject.options.sources
     required = "full revisions; a checkout that is given is at its revision, whole and clean"
     unknown = sorted(set(given) - set(subject.stack.sources))
@@ -92,7 +92,7 @@ def _without_tags(subject: Subject, path: Path) -> str:
 def _nested(subject: Subject) -> Finding:
     recipe = subject.stack.recipes.get("vllm")
     if recipe is None:
-        return skip(f"{subject.stack.name} is made of published wheels")
+        return skip(subject.stack.assembled)
     source = subject.stack.sources.get(str(recipe.get("source")), SourceFacts())
     floating = [name for name in NESTED.get(str(recipe.get("device")), ()) if name not in source.nested]
     required = "each pinned, or a network that lets the build fetch them"
@@ -107,7 +107,7 @@ def _nested(subject: Subject) -> Finding:
 
 def _precompiled(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is made of published wheels, each known by its digest")
+        return skip(subject.stack.assembled)
     required = "no VLLM_USE_PRECOMPILED: everything is compiled from the pinned revision"
     names = sorted(name for name in subject.environ if name.startswith(("VLLM_USE_PRECOMPILED", "VLLM_PRECOMPILED")))
     if names:
@@ -117,7 +117,7 @@ def _precompiled(subject: Subject) -> Finding:
 
 def _ignored(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     required = "options instead of variables: builds take over no variable that changes what comes out"
     names = [name for name in _IGNORED if subject.environ.get(name)]
     if not names:
@@ -135,6 +135,7 @@ CHECKS = (
         symptom="LookupError: setuptools-scm was unable to detect version, or a wheel with an odd version",
         cause="an unpacked archive, a shallow clone, missing tags or submodules, or another revision",
         looks_at="the checkouts given by --source: HEAD, submodules, depth, tags, changed files",
+        fix="git -C FOLDER fetch --unshallow --tags   # or: checkout --detach REVISION, submodule update --init",
         reference="https://github.com/vllm-project/vllm/issues/13130",
         needed_for=("build",),
         look=_sources,
@@ -148,6 +149,7 @@ CHECKS = (
         symptom="CMake stops while it clones CUTLASS, FlashMLA or another one",
         cause="vLLM's build fetches sources by itself where nobody hands them over",
         looks_at="which of them the stack file pins, and variables that close the network",
+        fix="$EDITOR stacks/NAME/stack.toml   # [sources.vllm.nested.cutlass] repository, revision",
         reference="https://github.com/vllm-project/vllm/issues/13424",
         needed_for=("build",),
         look=_nested,
@@ -161,6 +163,7 @@ CHECKS = (
         symptom="404 for a wheel, or symbols that do not fit the Python code",
         cause="VLLM_USE_PRECOMPILED takes a nightly wheel, which moves and is removed",
         looks_at="VLLM_USE_PRECOMPILED* and VLLM_PRECOMPILED_*",
+        fix="unset VLLM_USE_PRECOMPILED VLLM_PRECOMPILED_WHEEL_LOCATION",
         reference="https://github.com/vllm-project/vllm/issues/50215",
         needed_for=("build",),
         look=_precompiled,
@@ -174,6 +177,7 @@ CHECKS = (
         symptom="more or fewer jobs, other flags or architectures than were asked for",
         cause="builds keep an environment of their own, so that the same pins make the same bytes",
         looks_at=f"{', '.join(_IGNORED[:6])}, compiler flags and versions in the environment",
+        fix="unset MAX_JOBS NVCC_THREADS   # and: ./noxw -s build -- --jobs N",
         reference="https://github.com/vllm-project/vllm/issues/20079",
         needed_for=("build",),
         look=_ignored,

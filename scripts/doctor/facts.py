@@ -50,6 +50,11 @@ class StackFacts:
         return bool(self.recipes)
 
     @property
+    def assembled(self) -> str:
+        """The reason for which a stack that is not compiled needs no compilers."""
+        return f"{self.name} is made of published wheels"
+
+    @property
     def cuda(self) -> bool:
         return self.platform == "cuda"
 

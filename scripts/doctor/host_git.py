@@ -19,7 +19,7 @@ def _git(subject: Subject) -> Finding:
     version = versions.parse(answer.output) if answer.good else None
     if version is not None and version >= OLDEST_GIT:
         return ok(f"git {versions.dotted(version)}", required)
-    found = f"git {versions.dotted(version)}" if version else f"no git: {answer.in_short}"
+    found = f"git {versions.dotted(version)}" if version else answer.in_short
     if subject.stack.from_source:
         return fail(found, required, fix)
     return warn(f"{found}; evidence will not name the project's revision", required, fix)
@@ -57,6 +57,7 @@ CHECKS = (
         symptom="git: command not found, or a revision that the server does not give out",
         cause="no git, or one from before protocol version 2",
         looks_at="git --version",
+        fix="apt-get install -y git",
         reference="https://git-scm.com/docs/protocol-v2",
         needed_for=("build", "run"),
         look=_git,
@@ -69,6 +70,7 @@ CHECKS = (
         symptom="detected dubious ownership in repository, or LookupError of setuptools-scm",
         cause="the checkout was made by another user, as with a folder mounted into a container",
         looks_at="git rev-parse in the project and in the checkouts that were given",
+        fix="git config --global --add safe.directory FOLDER",
         reference="https://github.com/vllm-project/vllm/issues/9182",
         needed_for=("build", "run"),
         look=_safe_directory,

@@ -58,7 +58,7 @@ def _meminfo(text: str, name: str) -> int:
 
 def _swap(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     meminfo = subject.machine.read_text("/proc/meminfo") or ""
     total, swap = _meminfo(meminfo, "MemTotal"), _meminfo(meminfo, "SwapTotal")
     required = f"swap, or {gib(SWAP_HELPS_BELOW)} of memory"
@@ -91,13 +91,13 @@ def chosen_jobs(subject: Subject) -> jobs.Jobs:
 
 def _jobs(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     chosen, each = chosen_jobs(subject), jobs.PER_JOB[compiling(subject)]
     free = subject.machine.resources().memory
     required = f"{gib(each)} of memory for each compiler (a rule of thumb)"
     found = (
         f"MAX_JOBS={chosen.compilers} NVCC_THREADS={chosen.nvcc_threads} CARGO_BUILD_JOBS={chosen.rust}"
-        f" ({chosen.limit}): {chosen.nvccs} compilers side by side"
+        f" ({chosen.limit}): {chosen.nvccs} at once"
     )
     if chosen.compilers * each > free:
         fitting = max(1, (free - jobs.RESERVE) // each)
@@ -115,6 +115,7 @@ CHECKS = (
         symptom="Killed, exit status 137 or signal 9, in a build or while the engine starts",
         cause="too little free memory, or a container's limit that free(1) does not show",
         looks_at="MemAvailable, and the limits and the use of the control groups, version 1 and 2",
+        fix="ps -eo pid,rss,args --sort=-rss | head   # end what is not needed, or raise the limit",
         reference="https://github.com/vllm-project/vllm/issues/3180",
         needed_for=("build", "run"),
         look=_memory,
@@ -128,6 +129,7 @@ CHECKS = (
         symptom="one compiler of many is killed at the end of a long build",
         cause="no swap to take a short peak",
         looks_at="SwapTotal and MemTotal of /proc/meminfo",
+        fix="fallocate -l 16G /swapfile && chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile",
         reference="https://github.com/vllm-project/vllm/issues/14452",
         needed_for=("build",),
         look=_swap,
@@ -141,6 +143,7 @@ CHECKS = (
         symptom="a service is not ready within its deadline",
         cause="one core, or a container's quota that nproc does not show",
         looks_at="the affinity, cpu.max and cpu.cfs_quota_us of the control groups",
+        fix="docker run --cpus 4 …   # or a machine with more",
         reference="https://docs.kernel.org/admin-guide/cgroup-v2.html",
         needed_for=("build", "run"),
         look=_cores,
@@ -156,6 +159,7 @@ BUILD_CHECKS = (
         symptom="the compiler is killed, or fewer jobs run than were asked for",
         cause="as many jobs as cores without regard to memory; the division by NVCC_THREADS",
         looks_at="memory, cores, --jobs and the recipe's GPU architectures, by the rule that the build uses",
+        fix="./noxw -s build -- --stack NAME --jobs N",
         reference="https://github.com/vllm-project/vllm/issues/20079",
         needed_for=("build",),
         look=_jobs,

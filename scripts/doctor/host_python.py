@@ -44,13 +44,9 @@ def _nox(subject: Subject) -> Finding:
     if version is None:
         return warn(f"nox: {answer.in_short}", required, "./noxw -s doctor")
     if version < OLDEST_NOX:
-        return warn(
-            f"nox {versions.dotted(version)}", required, "python3 -m pip install --upgrade nox   # or use ./noxw"
-        )
+        return warn(f"nox {versions.dotted(version)}", required, "pipx upgrade nox   # or use ./noxw")
     if subject.which("uv") is None:
-        return warn(
-            f"nox {versions.dotted(version)}, but no uv", required, "python3 -m pip install uv   # or use ./noxw"
-        )
+        return warn(f"nox {versions.dotted(version)}, but no uv", required, "pipx install uv   # or use ./noxw")
     return ok(
         f"nox {versions.dotted(version)} with {(subject.says(['uv', '--version']) or 'uv').split(' (')[0]}", required
     )
@@ -62,21 +58,27 @@ def _stack_python(subject: Subject) -> Finding:
     found = interpreters.find(subject, minor)
     if found is not None:
         return ok(found.shown, required)
-    fix = f"uv python install {minor}   # or: apt-get install -y python{minor}"
-    return fail(f"no python{minor} on PATH, nor managed by uv", required, fix)
+    return fail(f"no python{minor} on PATH, nor managed by uv", required, _python_fix(subject, minor))
+
+
+def _python_fix(subject: Subject, minor: str) -> str:
+    """One of pyenv's that is not on PATH is nearer than a new one."""
+    pyenv = f"{subject.environ.get('PYENV_ROOT') or f'{subject.machine.home}/.pyenv'}/versions"
+    there = [name for name in subject.machine.entries(pyenv) or () if name.startswith(f"{minor}.")]
+    if there:
+        return f'export PATH="{pyenv}/{there[-1]}/bin:$PATH"'
+    return f"uv python install {minor}   # or: apt-get install -y python{minor}"
 
 
 def _headers(subject: Subject) -> Finding:
     if not subject.stack.from_source:
-        return skip(f"{subject.stack.name} is not compiled")
+        return skip(subject.stack.assembled)
     minor = subject.stack.python
     required = f"Python.h of Python {minor}"
     found = interpreters.find(subject, minor)
     fix = f"apt-get install -y python{minor}-dev   # Pythons of uv and of pyenv have it"
     if found is None:
-        return fail(
-            f"no Python {minor}", required, f"uv python install {minor}   # or: apt-get install -y python{minor}-dev"
-        )
+        return fail(f"no Python {minor}", required, _python_fix(subject, minor))
     if not found.headers:
         return fail(f"no {found.include}/Python.h", required, fix)
     return ok(f"{found.include}/Python.h", required)
@@ -91,6 +93,7 @@ CHECKS = (
         symptom="SyntaxError or ModuleNotFoundError before anything is done",
         cause="the system's python3 is older",
         looks_at="the version of the Python that runs the doctor",
+        fix="apt-get install -y python3 python3-venv",
         reference="https://docs.python.org/3/whatsnew/3.11.html",
         needed_for=PURPOSES,
         look=_python3,
@@ -103,6 +106,7 @@ CHECKS = (
         symptom="ensurepip is not available",
         cause="Debian and Ubuntu ship python3 without venv and ensurepip",
         looks_at="the tool environment, or python3's modules venv and ensurepip",
+        fix="apt-get install -y python3-venv",
         reference="https://packages.debian.org/stable/python3-venv",
         needed_for=("build", "install"),
         look=_venv,
@@ -115,6 +119,7 @@ CHECKS = (
         symptom="noxfile: uv is not on PATH, or nox refuses the noxfile",
         cause="an old nox, or one without uv",
         looks_at="nox --version, uv --version",
+        fix="pipx install nox uv   # or use ./noxw, which needs neither",
         reference="https://nox.thea.codes/en/stable/",
         needed_for=("build", "install"),
         look=_nox,
@@ -127,6 +132,7 @@ CHECKS = (
         symptom="no solution found, or no wheel with a matching Python tag",
         cause="the machine has another Python only",
         looks_at="Pythons that uv manages, and those on PATH (pyenv's too), each asked for its version",
+        fix="uv python install 3.11",
         reference="https://docs.astral.sh/uv/concepts/python-versions/",
         needed_for=("build", "install"),
         look=_stack_python,
@@ -142,6 +148,7 @@ BUILD_CHECKS = (
         symptom="fatal error: Python.h: No such file or directory, or: Could NOT find Python (Development.Module)",
         cause="the system's Python comes without its development files",
         looks_at="the include folder of the stack's Python",
+        fix="uv python install 3.12   # or: apt-get install -y python3.12-dev",
         reference="https://github.com/vllm-project/vllm/issues/5671",
         needed_for=("build",),
         look=_headers,

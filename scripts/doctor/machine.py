@@ -24,7 +24,9 @@ from scripts.doctor import asking
 from scripts.doctor.asking import Answer
 from scripts.jobs import Resources
 
-READ_LIMIT = 4 << 20
+READ_LIMIT = 3 << 20
+"""The kernel refuses reads of 4 MiB and more from /proc/sys."""
+
 READ_AT_ONCE = 1 << 18
 ASK_LIMIT_S = 4.0
 
@@ -81,7 +83,7 @@ class Machine(Protocol):
         """Soft and hard; -1 is no limit."""
 
     def read_text(self, path: str | Path) -> str | None:
-        """A file's text, at most 4 MiB of it; None when it is not there or may not be read."""
+        """A file's text, at most 3 MiB of it; None when it is not there or may not be read."""
 
     def entries(self, path: str | Path) -> tuple[str, ...] | None:
         """The names in a folder, sorted; None when there is no such folder or it may not be read."""
@@ -176,10 +178,10 @@ class RealMachine:
         try:
             with open(path, "rb", buffering=0) as handle:  # noqa: PTH123 - text or path
                 # The kernel refuses to fill a large buffer from some files of /proc/sys.
-                parts = []
-                while sum(map(len, parts)) < READ_LIMIT and (part := handle.read(READ_AT_ONCE)):
-                    parts.append(part)
-                return b"".join(parts).decode("utf-8", errors="replace")
+                content = bytearray()
+                while len(content) < READ_LIMIT and (part := handle.read(READ_AT_ONCE)):
+                    content += part
+                return content.decode("utf-8", errors="replace")
         except OSError:
             return None
 

@@ -32,10 +32,12 @@ def text(value: str, home: str) -> str:
 
 
 def command(value: str, home: str) -> str:
-    """A command that still works when it is typed: a quoted path cannot begin with `~`."""
+    """A command that still works when it is typed: no shell reads `~` inside quotes."""
     hidden = _without_credentials(value)
     if _is_home(home):
-        hidden = re.sub(rf"'{re.escape(home.rstrip('/'))}(?=/|')", '"$HOME"\'', hidden)
+        ending = re.escape(home.rstrip("/")) + r"(?=[/'\"])"
+        hidden = re.sub(f"'{ending}", '"$HOME"\'', hidden)
+        hidden = re.sub(f'"{ending}', '"$HOME', hidden)
     return _at_home(hidden, home, "~")
 
 

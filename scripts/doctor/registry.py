@@ -69,8 +69,9 @@ class Check:
     """One thing that can be wrong with a machine, how to see it, and what to say about it.
 
     `symptom` is what a person sees when it is wrong, `cause` the reason behind it, `why` one line on why it matters,
-    `looks_at` what `look` reads. `needed_for` are the purposes that it can stop. `rows` are the numbers of the reported
-    failures that it finds early. `look` may raise: the examination turns that into a finding.
+    `looks_at` what `look` reads, `fix` the usual remedy as a command (a finding has the one for the machine at hand;
+    words in capitals are to be filled in). `needed_for` are the purposes that it can stop. `rows` are the numbers of
+    the reported failures (`reports`) that it finds early. `look` may raise: the examination makes a finding of it.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Check:
     needed_for: tuple[str, ...]
     look: Callable[[Subject], Finding]
     rows: tuple[int, ...] = ()
+    fix: str = ""
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id) or self.group not in GROUPS or not self.id.startswith(f"{self.group}."):
