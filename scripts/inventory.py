@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ FILE_NAME = "smokestack-inventory.json"
 
 # Many more shares than threads, as one share may have all the large files.
 _SHARES_PER_THREAD = 32
+_SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
 
 
 class Entry(NamedTuple):
@@ -54,13 +56,13 @@ class _Document(BaseModel):
 
 @dataclass(frozen=True)
 class Recorded:
-    """The inventory that lies in an environment: path -> entry in its written form.
+    """The inventory that lies in an environment: path -> entry in its written form; None when it cannot be read.
 
     `intact`: it is what was written, byte for byte. `seal` is of what was written, unless that very field was changed.
     """
 
-    seal: str
-    entries: dict[str, str]
+    seal: str | None
+    entries: dict[str, str] | None
     intact: bool
 
 
@@ -98,12 +100,16 @@ def write(root: Path, entries: Mapping[str, Entry]) -> None:
 
 
 def load(root: Path) -> Recorded | None:
-    """The inventory of an environment; None when there is none, or none that can be read at all."""
-    try:
-        content = (root / FILE_NAME).read_bytes()
-        document = _Document.model_validate(json.loads(content))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+    """The inventory of an environment; None when there is none."""
+    path = root / FILE_NAME
+    if path.is_symlink() or not path.is_file():
         return None
+    content = path.read_bytes()
+    try:
+        document = _Document.model_validate(json.loads(content))
+    except ValueError:
+        match = _SEAL.search(content)
+        return Recorded(None if match is None else match[1].decode(), None, intact=False)
     intact = document.seal == seal(document.entries) and document.text().encode() == content
     return Recorded(document.seal, document.entries, intact)
 

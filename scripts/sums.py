@@ -48,7 +48,7 @@ def read(content: bytes) -> Sums:
 
 
 def _body(digests: Mapping[str, str]) -> str:
-    return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
 def _sha256(text: str) -> str:
