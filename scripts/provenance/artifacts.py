@@ -12,7 +12,7 @@ from scripts.provenance.facts import Facts
 from scripts.provenance.materials import is_published
 
 # Artifact -> recipe of the stack file that makes it.
-_RECIPES = {"vllm": "vllm", "ai-dynamo": "dynamo", "ai-dynamo-runtime": "dynamo", "dynamo-vllm-sidecar": "sidecar"}
+RECIPES = {"vllm": "vllm", "ai-dynamo": "dynamo", "ai-dynamo-runtime": "dynamo", "dynamo-vllm-sidecar": "sidecar"}
 
 
 def artifact_components(facts: Facts) -> dict[str, Component]:
@@ -38,7 +38,7 @@ def _component(artifact: Artifact, facts: Facts) -> Component:
 
 def _source(artifact: Artifact, facts: Facts) -> SourceRevision | None:
     """The repository that an artifact was built from; None for one that was made of files."""
-    recipe = _RECIPES.get(artifact.name)
+    recipe = RECIPES.get(artifact.name)
     if facts.stack.recipes is None or recipe is None:
         return None
     name = getattr(facts.stack.recipes, recipe).source

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from scripts import pins
 from scripts.digests import json_sha256
 from scripts.errors import BuildError
 from scripts.layout import Layout
@@ -42,18 +43,16 @@ class Facts:
 def read(layout: Layout, manifest: Manifest, stack: Stack, locked: Mapping[str, Locked]) -> Facts:
     """Read what the manifest does not hold; the artifacts are in `dist/<stack>` by then.
 
-    Raises `BuildError` when the lock is no longer the manifest's.
+    Raises `BuildError` when the stack file or the lock are no longer those that were built from.
     """
+    if pins.load(layout.stack_file) != stack:
+        raise _changed(layout.relative(layout.stack_file), manifest, expected=None, found=None)
     contents = {layout.relative(path): path.read_bytes() for path in (layout.stack_file, *_locks(layout))}
     files = [LockFile(path=path, sha256=hashlib.sha256(content).hexdigest()) for path, content in contents.items()]
     stack_file, locks = files[0], files[1:]
     if manifest.lock not in locks:
-        raise BuildError(
-            f"{manifest.lock.path} changed while the build went on",
-            expected=manifest.lock.sha256,
-            found=next((lock.sha256 for lock in locks if lock.path == manifest.lock.path), "no such file"),
-            hint=f"./noxw -s build -- --stack {manifest.stack}",
-        )
+        found = next((lock.sha256 for lock in locks if lock.path == manifest.lock.path), "no such file")
+        raise _changed(manifest.lock.path, manifest, expected=manifest.lock.sha256, found=found)
     requirers = lockgraph.requirers(contents[manifest.lock.path].decode())
     wheels = [artifact for artifact in manifest.artifacts if artifact.kind == "wheel"]
     required = {each.name: wheel_requirements.required(layout.dist, each, manifest.python) for each in wheels}
@@ -66,6 +65,11 @@ def inputs_sha256(layout: Layout) -> str:
     files = code | {layout.relative(path): path for path in (layout.stack_file, *_locks(layout))}
     digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
     return json_sha256({"files": digests, "libraries": {name: metadata.version(name) for name in _LIBRARIES}})
+
+
+def _changed(path: str, manifest: Manifest, *, expected: str | None, found: str | None) -> BuildError:
+    hint = f"./noxw -s build -- --stack {manifest.stack}"
+    return BuildError(f"{path} changed while the build went on", expected=expected, found=found, hint=hint)
 
 
 def _locks(layout: Layout) -> list[Path]:

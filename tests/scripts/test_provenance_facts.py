@@ -17,9 +17,10 @@ from scripts.digests import file_sha256
 from scripts.errors import BuildError
 from scripts.layout import PROJECT_ROOT, Layout
 from scripts.manifest import Artifact, LockFile, Manifest, NestedRevision, SourceFile, SourceRevision
-from scripts.provenance import facts, lockgraph, wheel_requirements
+from scripts.provenance import artifacts, facts, lockgraph, wheel_requirements
 from scripts.provenance.checks import check_sbom, check_statement
 from scripts.provenance.facts import Facts
+from scripts.recipes import RECIPES, sidecar
 from scripts.stackfile import Stack
 
 STACKS = sorted(path.parent.name for path in (PROJECT_ROOT / "stacks").glob("*/stack.toml"))
@@ -50,6 +51,18 @@ def test_a_lock_that_changed_meanwhile_is_refused(project: Project, console: Con
     with pytest.raises(BuildError, match="changed while the build went on") as caught:
         facts.read(project.layout, manifest, inputs.stack, inputs.locked)
     assert caught.value.expected == manifest.lock.sha256 and caught.value.found == file_sha256(project.layout.lock)
+
+
+def test_a_stack_file_that_changed_meanwhile_is_refused_unless_it_says_the_same(
+    project: Project, console: Console
+) -> None:
+    inputs, manifest = built(project, console)
+    project.edit(project.layout.stack_file, "schema = 1", "# hello\nschema = 1")
+    read = facts.read(project.layout, manifest, inputs.stack, inputs.locked)
+    assert read.stack_file.sha256 == file_sha256(project.layout.stack_file)
+    project.edit(project.layout.stack_file, "a stack in miniature", "another stack")
+    with pytest.raises(BuildError, match=r"stacks/mini/stack\.toml changed while the build went on"):
+        facts.read(project.layout, manifest, inputs.stack, inputs.locked)
 
 
 def test_a_change_of_a_comment_makes_the_documents_stale_and_nothing_else_does(project: Project) -> None:
@@ -116,14 +129,20 @@ def test_the_documents_of_a_real_stack_file_and_lock_are_valid_and_complete(name
         assert all(nested.revision in statement for nested in source.nested.values())
 
 
+def test_every_product_of_a_recipe_is_known_to_come_from_its_source() -> None:
+    stack = pins.load(Layout.of("prime-rl").stack_file)
+    assert artifacts.RECIPES.keys() == stack.built | {sidecar.BINARY}
+    assert set(artifacts.RECIPES.values()) == set(RECIPES)
+
+
 def _manifest(layout: Layout, stack: Stack, packages: dict[str, str]) -> Manifest:
     """What a build of a real stack would lead to, with invented digests."""
     if stack.engine is not None:
         wheels = (stack.engine.base, stack.engine.donor)
         engine = [SourceFile(file=f"{each.distribution}=={each.version}", sha256=each.sha256) for each in wheels]
-        artifacts = [_artifact(stack.engine.distribution, engine)]
+        made = [_artifact(stack.engine.distribution, engine)]
     else:
-        artifacts = [_artifact(name, []) for name in sorted(stack.built | {"dynamo-vllm-sidecar"})]
+        made = [_artifact(name, []) for name in sorted(stack.built | {sidecar.BINARY})]
     return Manifest(
         stack=stack.name,
         summary=stack.summary,
@@ -135,7 +154,7 @@ def _manifest(layout: Layout, stack: Stack, packages: dict[str, str]) -> Manifes
         inputs=digest("inputs"),
         environment=layout.relative(layout.environment),
         lock=LockFile(path=layout.relative(layout.lock), sha256=file_sha256(layout.lock)),
-        artifacts=artifacts,
+        artifacts=made,
         binaries={},
         packages=packages,
         sources=[
