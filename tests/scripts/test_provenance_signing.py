@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import Project
 
+from scripts import build
 from scripts.console import Console
 from scripts.errors import BuildError, UsageError
 from scripts.layout import PROJECT_ROOT
@@ -113,6 +114,48 @@ def test_a_hook_that_fails_fails_the_build_and_leaves_no_signature(
     assert caught.value.log is not None and caught.value.log.is_file()
     assert [path.name for path in project.layout.dist.iterdir()] == ["provenance.json"]
     assert signing.is_due(project.layout)
+
+
+def test_a_build_whose_hook_fails_is_not_finished_and_the_next_one_is(
+    project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, inputs = project.layout, build.read_inputs(project.layout)
+    monkeypatch.setenv(signing.VARIABLE, "false {statement} {bundle}")
+    with pytest.raises(BuildError, match=r"signing dist/mini/provenance\.json failed"):
+        build.build(layout, inputs, console)
+    assert not layout.manifest.exists() and not signature(project).exists()
+    monkeypatch.setenv(signing.VARIABLE, "cp {statement} {bundle}")
+    assert build.build(layout, inputs, console).manifest is not None
+    assert signature(project).read_bytes() == (layout.dist / "provenance.json").read_bytes()
+    assert signing.SIGNATURE_NAME not in layout.sums.read_text()
+    assert build.build(layout, inputs, console).cached
+
+
+def test_a_finished_build_is_signed_when_it_is_asked_for_and_stays_signed(
+    project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, inputs = project.layout, build.read_inputs(project.layout)
+    build.build(layout, inputs, console)
+    before = {path.name: path.read_bytes() for path in layout.dist.iterdir()}
+    assert "is unsigned" in console.stream.getvalue()
+    monkeypatch.setenv(signing.VARIABLE, "cp {statement} {bundle}")
+    build.build(layout, inputs, console)
+    monkeypatch.delenv(signing.VARIABLE)
+    assert build.build(layout, inputs, console).cached
+    after = {path.name: path.read_bytes() for path in layout.dist.iterdir()}
+    assert after.pop(signing.SIGNATURE_NAME) == before["provenance.json"]
+    assert after == before
+
+
+def test_a_hook_that_cannot_work_leaves_a_finished_build_alone(
+    project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = build.read_inputs(project.layout)
+    build.build(project.layout, inputs, console)
+    monkeypatch.setenv(signing.VARIABLE, "true")
+    with pytest.raises(UsageError):
+        build.build(project.layout, inputs, console)
+    assert project.layout.manifest.is_file()
 
 
 @pytest.mark.parametrize(
