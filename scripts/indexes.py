@@ -55,9 +55,9 @@ def torch_arguments(version: str, backend: str, environ: Mapping[str, str]) -> l
 
     uv's `--torch-backend` asks PyTorch's own index and nothing else, so it is left out where a wheelhouse has the
     file, and where the caller has chosen by `UV_TORCH_BACKEND`. `environ` includes `uv_variables`. A wheelhouse given
-    as an address cannot be looked into and is trusted to have it.
+    as an address cannot be looked into and is trusted to have it. A version without a label is on the default index.
     """
-    if environ.get("UV_TORCH_BACKEND"):
+    if "+" not in version or environ.get("UV_TORCH_BACKEND"):
         return []
     for link in split_links(environ.get("UV_FIND_LINKS", "")):
         if "://" in link and not link.startswith("file://"):

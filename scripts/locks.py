@@ -35,29 +35,58 @@ class Lock:
 def locks(layout: Layout, stack: Stack, environ: dict[str, str]) -> list[Lock]:
     """Every lock file, in the order in which they build on each other."""
     folder = layout.root / "scripts" / "requirements"
-    overrides = layout.stack_dir / "overrides.txt"
-    torch = indexes.torch_arguments(stack.packages["torch"].version, stack.torch_backend, environ)
     return [
         Lock(folder / "bootstrap.in", folder / "bootstrap.lock", "3.11", _ANY_PLATFORM),
         Lock(folder / "tool.in", folder / "tool.lock", "3.11", _ANY_PLATFORM),
-        Lock(
-            layout.stack_dir / "requirements.in",
-            layout.lock,
-            stack.python,
-            (
-                *_LINUX,
-                *("--override", layout.relative(overrides)),
-                # The assembled wheel takes its place; its dependencies stay.
-                *("--no-emit-package", stack.engine.base.distribution),
-                *torch,
-            ),
+        _environment(layout, stack, environ),
+        *_of_source_builds(layout, stack, environ),
+        *_of_payload_tests(layout, stack, folder),
+    ]
+
+
+def _environment(layout: Layout, stack: Stack, environ: dict[str, str]) -> Lock:
+    """The stack's environment, but for the wheels that `build` makes: of those the dependencies only."""
+    overrides = layout.stack_dir / "overrides.txt"
+    # The assembled wheel itself, of another name than its base, is asked for by nobody.
+    unmade = sorted(stack.built) if stack.engine is None else [stack.engine.base.distribution]
+    return Lock(
+        layout.stack_dir / "requirements.in",
+        layout.lock,
+        stack.python,
+        (
+            *_LINUX,
+            *(("--override", layout.relative(overrides)) if overrides.is_file() else ()),
+            *(argument for name in unmade for argument in ("--no-emit-package", name)),
+            *indexes.torch_arguments(stack.packages["torch"].version, stack.torch_backend, environ),
         ),
+    )
+
+
+def _of_source_builds(layout: Layout, stack: Stack, environ: dict[str, str]) -> list[Lock]:
+    """The build environment of a stack that is built from source: its packages at the versions of the environment.
+
+    What links against torch must be built against the torch that it will run with.
+    """
+    if stack.recipes is None:
+        return []
+    torch = indexes.torch_arguments(stack.packages["torch"].version, stack.torch_backend, environ)
+    return [
         Lock(
-            folder / "payload-tests.in",
-            folder / "payload-tests.lock",
+            layout.stack_dir / "build.in",
+            layout.stack_dir / "build.lock",
             stack.python,
-            (*_LINUX, "--constraint", layout.relative(layout.lock)),
-        ),
+            (*_LINUX, "--constraint", layout.relative(layout.lock), *torch),
+        )
+    ]
+
+
+def _of_payload_tests(layout: Layout, stack: Stack, folder: Path) -> list[Lock]:
+    """What the payload's tests need beside the environment in which they run: that of the stack for CPUs."""
+    if stack.platform != "cpu" or stack.engine is None:
+        return []
+    constraint = ("--constraint", layout.relative(layout.lock))
+    return [
+        Lock(folder / "payload-tests.in", folder / "payload-tests.lock", stack.python, (*_LINUX, *constraint)),
     ]
 
 

@@ -15,16 +15,20 @@ from typing import Literal
 from scripts.jobs import Jobs, Resources, choose
 from scripts.layout import Layout
 from scripts.recipes import dynamo, nested, sidecar, vllm
+from scripts.recipes.execution import Made, kept, run
 from scripts.recipes.keys import key, parts
 from scripts.recipes.requirements import check, lacking
 from scripts.recipes.steps import NestedState, Product, RecipePlan, SourceFacts, Step
+from scripts.recipes.store import BuiltFile
 from scripts.recipes.toolchain import Toolchain, find
 from scripts.recipes.workplace import Workplace
 from scripts.stackfile import Stack
 
 __all__ = [
     "RECIPES",
+    "BuiltFile",
     "Jobs",
+    "Made",
     "NestedState",
     "Product",
     "RecipeName",
@@ -36,11 +40,13 @@ __all__ = [
     "facts",
     "find",
     "jobs",
+    "kept",
     "key",
     "lacking",
     "nested",
     "parts",
     "plan",
+    "run",
     "source_of",
     "work_folder",
 ]

@@ -1,7 +1,8 @@
 """A plan's key: the digest of everything that decides what comes out, and of nothing else. Pure.
 
-In it: the recipe's code, every command and variable, the source and what it fetches, the versions of all tools, the
-build environment's lock, the platform. Not in it: how many compilers work side by side, and any path of the machine.
+In it: every command and variable, the code of ours that has a hand in the products, the source and what it fetches, the
+versions of all tools, the build environment's lock, the platform. Not in it: how many compilers work side by side, and
+any path of the machine.
 
 A clean source counts by its revision, which determines tree, submodules and commit time: the key of a plan is the same
 before and after the source is fetched. A dirty one counts by its tree as well. A version taken from tags is known only
@@ -18,7 +19,9 @@ from scripts.digests import files_sha256, json_sha256, source_files
 from scripts.recipes import variables
 from scripts.recipes.steps import RecipePlan, SourceFacts
 
-_PACKAGE = Path(__file__).parent
+_PLANE = Path(__file__).parent.parent
+# What runs while a plan is carried out and decides bytes. The code that makes plans counts by the plans that it makes.
+_AT_WORK = ("gitsource/placing.py", "normalise.py", "normalise", "recipes/rustc.py", "wheels.py")
 
 
 def key(plan: RecipePlan) -> str:
@@ -31,7 +34,7 @@ def parts(plan: RecipePlan) -> dict[str, object]:
     own = {name: value for name, value in plan.environment.items() if name not in _inherited(plan)}
     return {
         "recipe": plan.recipe,
-        "code": files_sha256(_PACKAGE, source_files(_PACKAGE)),
+        "code": _code(),
         "source": _source(plan.source),
         "nested": {state.name: state.revision for state in plan.nested},
         "steps": [
@@ -43,6 +46,13 @@ def parts(plan: RecipePlan) -> dict[str, object]:
         "tools": dict(plan.tools),
         "locks": dict(plan.locks),
     }
+
+
+def _code() -> str:
+    places = [_PLANE / name for name in _AT_WORK]
+    files = [place for place in places if place.is_file()]
+    files += [file for place in places if place.is_dir() for file in source_files(place)]
+    return files_sha256(_PLANE, files)
 
 
 def _inherited(plan: RecipePlan) -> frozenset[str]:

@@ -34,7 +34,9 @@ class SourceFacts:
     @classmethod
     def pinned(cls, name: str, source: GitSource) -> SourceFacts:
         """A source as the stack file names it."""
-        nested = {each: cls(each, pin.repository, pin.revision) for each, pin in source.nested.items()}
+        nested: dict[str, SourceFacts] = {
+            each: cls(each, pin.repository, pin.revision) for each, pin in source.nested.items()
+        }
         return cls(name, source.repository, source.revision, version=source.version, nested=nested)
 
     @classmethod
@@ -122,5 +124,6 @@ class RecipePlan:
     locks: Mapping[str, str]
     nested: tuple[NestedState, ...]
     jobs: Jobs
+    compiler_cache: str | None
     tokens: Mapping[str, str]
     """Paths of this machine -> what stands for them in the key."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 # Where things are fetched from, through what, and where they are kept: a site's business. Where a tool lies: its
-# version is asked for, and is part of the key. Everything else of the caller's (CFLAGS, RUSTFLAGS, CC, VLLM_*, MAX_JOBS,
-# PYTHON*, MAKEFLAGS, CMAKE_*, SETUPTOOLS_*, …) would change what is built, and nobody would see it afterwards.
+# version is asked for, and is part of the key. Everything else of the caller's (CFLAGS, RUSTFLAGS, CC, VLLM_*,
+# MAX_JOBS, PYTHON*, CMAKE_*, SETUPTOOLS_*, …) would change what is built, and nobody would see it afterwards.
 _KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|TMPDIR|XDG_CACHE_HOME"
     r"|CARGO_HOME|CARGO_HTTP_\w+|CARGO_NET_\w+|CARGO_REGISTRIES_\w+|RUSTUP_HOME|RUSTUP_DIST_SERVER"
@@ -47,10 +47,11 @@ FIXED: Mapping[str, str] = {
 }
 
 # Variables that must not change what comes out: how many compilers, where tools and caches lie.
-# The toolchain's release is in the key, not the name that rustup has for it; the epoch is the revision's.
+# The toolchain's release is in the key, not the name that rustup has for it; the epoch is the revision's; the flags
+# only take the machine's paths out, and what stands for these is in the key.
 NOT_IN_KEY = frozenset(
     {"MAX_JOBS", "NVCC_THREADS", "CARGO_BUILD_JOBS", "PATH", "RUSTUP_TOOLCHAIN", "SMOKESTACK_RUSTC_CACHE"}
-    | {"SOURCE_DATE_EPOCH"}
+    | {"SOURCE_DATE_EPOCH", "CFLAGS", "CXXFLAGS", "CUDAFLAGS"}
 )
 
 

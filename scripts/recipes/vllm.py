@@ -43,6 +43,9 @@ def variables(place: Workplace, recipe: VllmRecipe, pinned_version: str | None) 
         "MAX_JOBS": str(place.jobs.compilers),
     }
     if pinned_version is not None:
+        # setup.py asks setuptools-scm without naming the distribution, and is then told by the general variable only;
+        # setuptools-scm's own hook asks for the distribution by name.
+        found["SETUPTOOLS_SCM_PRETEND_VERSION"] = pinned_version
         found["SETUPTOOLS_SCM_PRETEND_VERSION_FOR_VLLM"] = pinned_version
     if recipe.device == "cuda":
         found["NVCC_THREADS"] = str(place.jobs.nvcc_threads)

@@ -173,6 +173,7 @@ class Workplace:
             locks={"build.lock": self.toolchain.build_lock_sha256},
             nested=nested,
             jobs=self.jobs,
+            compiler_cache=None if self.toolchain.compiler_cache is None else Path(self.toolchain.compiler_cache).name,
             tokens=self._tokens(),
         )
 
@@ -189,12 +190,10 @@ class Workplace:
         }
 
     def _placements(self) -> tuple[Placement, ...]:
-        source = self.source
-        own = Placement(source.name, None, source.revision, self.src)
-        return (
-            own,
-            *(Placement(source.name, name, each.revision, self.nested(name)) for name, each in _sorted(source)),
-        )
+        name = self.source.name
+        nested = sorted(self.source.nested.items())
+        own = Placement(name, None, self.source.revision, self.src)
+        return (own, *(Placement(name, each, facts.revision, self.nested(each)) for each, facts in nested))
 
     def _tools(self) -> dict[str, str]:
         """Name -> version of all that has a part in the outcome; `missing` for what is not on this machine."""
@@ -223,7 +222,3 @@ class Workplace:
             str(tools.build_lock): "<build.lock>",
             str(tools.root): "<root>",
         }
-
-
-def _sorted(source: SourceFacts) -> list[tuple[str, SourceFacts]]:
-    return sorted(source.nested.items())
