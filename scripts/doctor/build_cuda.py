@@ -5,7 +5,9 @@ Read from NVIDIA's own files and programs; not measured with a GPU.
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass
 
 from scripts.doctor import versions
 from scripts.doctor.build_compilers import device
@@ -15,19 +17,37 @@ from scripts.doctor.subject import Subject
 NEWEST_HOST_COMPILER = re.compile(r"gcc versions later than (\d+) are not supported")
 
 
-def cuda_home(subject: Subject) -> str | None:
-    """CUDA_HOME, or the toolkit that the stack names, or that of nvcc on PATH; None where there is none."""
-    named = subject.environ.get("CUDA_HOME") or subject.environ.get("CUDA_PATH")
-    if named:
-        return named
-    pinned = subject.stack.tools.get("cuda")
-    usual = [f"/usr/local/cuda-{pinned}"] if pinned else []
+@dataclass(frozen=True)
+class Toolkit:
+    """A folder with a CUDA toolkit, and the release that its nvcc says."""
+
+    home: str
+    release: tuple[int, ...]
+
+
+def toolkit(subject: Subject) -> Toolkit | None:
+    """As the build finds it: of the usual places the first with the pinned release, else the first with any."""
+    pinned = subject.stack.tools.get("cuda", "")
     on_path = subject.which("nvcc")
-    beside = [on_path.rpartition("/bin/")[0]] if on_path and "/bin/" in on_path else []
-    for folder in (*usual, *beside, "/usr/local/cuda"):
-        if subject.machine.exists(f"{folder}/bin/nvcc"):
-            return folder
-    return None
+    places = [subject.environ.get("CUDA_HOME", ""), f"/usr/local/cuda-{pinned}", "/usr/local/cuda"]
+    places += [_resolved(subject, on_path).rpartition("/bin/")[0]] if on_path else []
+    found = []
+    for place in dict.fromkeys(filter(None, places)):
+        answer = subject.ask(f"{place}/bin/nvcc", "--version")
+        release = re.search(r"release (\d+\.\d+)", answer.output)
+        if answer.good and release:
+            found.append(Toolkit(place, versions.parse(release.group(1)) or ()))
+    return next((each for each in found if each.release == versions.parse(pinned)), found[0] if found else None)
+
+
+def _resolved(subject: Subject, path: str) -> str:
+    """Where a chain of links ends, such as that of /etc/alternatives."""
+    for _ in range(8):
+        target = subject.machine.link(path)
+        if target is None:
+            break
+        path = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120 - text
+    return path
 
 
 def _not_for_cuda(subject: Subject) -> Finding:
@@ -44,29 +64,25 @@ def _toolkit_fix(subject: Subject) -> str:
 def _cuda_home(subject: Subject) -> Finding:
     if device(subject) != "cuda":
         return _not_for_cuda(subject)
-    required = "a CUDA toolkit: CUDA_HOME, with bin/nvcc, cuda_runtime.h and libcudart.so"
-    home = cuda_home(subject)
-    if home is None:
-        return fail("no CUDA_HOME, no nvcc on PATH, no /usr/local/cuda", required, _toolkit_fix(subject))
-    if not subject.machine.exists(f"{home}/bin/nvcc"):
-        return fail(f"CUDA_HOME={home} has no bin/nvcc", required, "unset CUDA_HOME   # or correct it")
-    folders = (home, f"{home}/targets/x86_64-linux")
-    header = any(subject.machine.exists(f"{folder}/include/cuda_runtime.h") for folder in folders)
-    library = any(subject.machine.exists(f"{folder}/libcudart.so") for folder in (f"{home}/lib64", f"{folders[1]}/lib"))
-    missing = [name for name, there in (("cuda_runtime.h", header), ("libcudart.so", library)) if not there]
+    required = "a CUDA toolkit: nvcc, cuda_runtime.h and libcudart.so"
+    found = toolkit(subject)
+    if found is None:
+        named = subject.environ.get("CUDA_HOME")
+        shown = f"CUDA_HOME={named}" if named else "no CUDA_HOME"
+        return fail(f"{shown}, and no nvcc there, in /usr/local/cuda or on PATH", required, _toolkit_fix(subject))
+    home, target = found.home, f"{found.home}/targets/x86_64-linux"
+    places = {
+        "cuda_runtime.h": (f"{home}/include", f"{target}/include"),
+        "libcudart.so": (f"{home}/lib64", f"{target}/lib"),
+    }
+    missing = [
+        name
+        for name, folders in places.items()
+        if not any(subject.machine.exists(f"{folder}/{name}") for folder in folders)
+    ]
     if missing:
-        return fail(f"{home} has no {' and no '.join(missing)}: nvcc alone", required, _toolkit_fix(subject))
-    return ok(home, required)
-
-
-def _release(subject: Subject) -> tuple[tuple[int, ...] | None, str]:
-    """nvcc's release as (13, 0), and what it said where it told none."""
-    home = cuda_home(subject)
-    if home is None:
-        return None, "no CUDA toolkit"
-    answer = subject.ask(f"{home}/bin/nvcc", "--version")
-    found = re.search(r"release (\d+\.\d+)", answer.output)
-    return (versions.parse(found.group(1)), "") if answer.good and found else (None, answer.in_short)
+        return fail(f"{found.home} has nvcc, but no {' and no '.join(missing)}", required, _toolkit_fix(subject))
+    return ok(found.home, required)
 
 
 def _nvcc(subject: Subject) -> Finding:
@@ -75,15 +91,15 @@ def _nvcc(subject: Subject) -> Finding:
     torch, pinned = subject.stack.torch_cuda, subject.stack.tools.get("cuda")
     wanted = versions.parse(pinned) if pinned else torch
     required = f"nvcc {versions.dotted(wanted or ())}; torch is built for CUDA {versions.dotted(torch or ())}"
-    release, said = _release(subject)
-    if release is None:
-        return fail(said, required, _toolkit_fix(subject))
-    found = f"nvcc {versions.dotted(release)}"
-    if torch is not None and release[0] != torch[0]:
-        return fail(f"{found}: another major release than torch's", required, _toolkit_fix(subject))
-    if wanted is not None and release != wanted:
-        return fail(found, required, _toolkit_fix(subject))
-    return ok(found, required)
+    found = toolkit(subject)
+    if found is None:
+        return fail("no nvcc", required, _toolkit_fix(subject))
+    shown = f"nvcc {versions.dotted(found.release)} in {found.home}"
+    if torch is not None and found.release[0] != torch[0]:
+        return fail(f"{shown}: another major release than torch's", required, _toolkit_fix(subject))
+    if wanted is not None and found.release != wanted:
+        return fail(shown, required, _toolkit_fix(subject))
+    return ok(shown, required)
 
 
 def _architectures(subject: Subject) -> Finding:
@@ -94,17 +110,17 @@ def _architectures(subject: Subject) -> Finding:
     edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [recipes.vllm] cuda_archs"
     if not wanted:
         return warn("the stack file names none, and vLLM takes all that it knows", required, edit)
-    home = cuda_home(subject)
-    if home is None:
+    found = toolkit(subject)
+    if found is None:
         return skip("no nvcc to ask", required)
-    answer = subject.ask(f"{home}/bin/nvcc", "--list-gpu-arch")
+    answer = subject.ask(f"{found.home}/bin/nvcc", "--list-gpu-arch")
     known = set(re.findall(r"compute_(\d+[a-z]?)", answer.output))
     if not answer.good or not known:
-        return fail(f"nvcc: {answer.in_short}", required, f"{home}/bin/nvcc --list-gpu-arch")
+        return fail(f"nvcc: {answer.in_short}", required, f"{found.home}/bin/nvcc --list-gpu-arch")
     unknown = [each for each in wanted if not _knows(known, each)]
     if unknown:
-        found = f"nvcc does not know {' '.join(unknown)}; it knows {' '.join(sorted(known, key=_order))}"
-        return fail(found, required, f"{edit}, or a newer toolkit")
+        shown = f"nvcc does not know {' '.join(unknown)}; it knows {' '.join(sorted(known, key=_order))}"
+        return fail(shown, required, f"{edit}, or a newer toolkit")
     return ok(" ".join(wanted), required)
 
 
@@ -121,12 +137,12 @@ def _order(architecture: str) -> int:
 def _host_compiler(subject: Subject) -> Finding:
     if device(subject) != "cuda":
         return _not_for_cuda(subject)
-    home = cuda_home(subject)
-    text = "" if home is None else subject.machine.read_text(f"{home}/include/crt/host_config.h") or ""
+    found = toolkit(subject)
+    text = "" if found is None else subject.machine.read_text(f"{found.home}/include/crt/host_config.h") or ""
     newest = NEWEST_HOST_COMPILER.search(text)
-    if home is None or newest is None:
+    if found is None or newest is None:
         return skip("no CUDA toolkit that names its newest gcc", "a gcc that nvcc works with")
-    required = f"gcc {newest.group(1)} or older, as {home} wants"
+    required = f"gcc {newest.group(1)} or older, as {found.home} wants"
     gcc = versions.parse(subject.says(["gcc", "-dumpfullversion"]) or "")
     if gcc is None:
         return fail("no gcc", required, "apt-get install -y build-essential")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from scripts.doctor import versions
-from scripts.doctor.host_files import quoted
 from scripts.doctor.locked import BUILD, brought
 from scripts.doctor.locked import versions as locked_versions
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
@@ -16,35 +15,51 @@ _CLANG_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib", "
 
 
 def rust_pins(subject: Subject) -> list[str]:
-    """The toolchains that the stack's recipes want, as rustup names them."""
-    own = [str(recipe["rust"]) for recipe in subject.stack.recipes.values() if recipe.get("rust")]
-    return list(dict.fromkeys([*filter(None, [subject.stack.tools.get("rust")]), *own]))
+    """The toolchains that the recipes to be built want, as rustup names them."""
+    common = subject.stack.tools.get("rust")
+    pins = [str(recipe.get("rust") or common or "") for recipe in subject.stack.recipes.values()]
+    return list(dict.fromkeys(filter(None, pins)))
 
 
 def _rust(subject: Subject) -> Finding:
-    pins = rust_pins(subject)
+    """As the build finds it: the toolchain of that name, or the one in use if it is of exactly that release."""
     if not subject.stack.from_source:
         return skip(subject.stack.assembled)
-    required = f"the toolchains {', '.join(pins)} of rustup"
-    install = f"rustup toolchain install {' '.join(pins)} --profile minimal"
+    pins = rust_pins(subject)
+    required = f"cargo and rustc of {' and of '.join(pins)}"
+    missing = [pin for pin in pins if not (_has(subject, pin) or _in_use(subject) == pin)]
+    if not missing:
+        return ok(", ".join(pins), required)
+    install = f"rustup toolchain install {' '.join(missing)} --profile minimal"
     if subject.which("rustup") is None:
         script = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal"
-        found = subject.says(["rustc", "--version"])
-        return fail(f"no rustup{f', only {found}' if found else ''}", required, f"{script} && {install}")
-    answer = subject.ask("rustup", "toolchain", "list")
-    if not answer.good:
-        return fail(f"rustup: {answer.in_short}", required, "rustup toolchain list")
-    there = [line.split()[0] for line in answer.output.splitlines() if line.strip()]
-    missing = [pin for pin in pins if not any(name == pin or name.startswith(f"{pin}-") for name in there)]
-    if missing:
-        fix = f"rustup toolchain install {' '.join(missing)} --profile minimal"
-        return fail(f"not installed: {', '.join(missing)} (there are: {', '.join(there) or 'none'})", required, fix)
-    return ok(", ".join(pins), required)
+        return fail(f"no rustup, and {_shown(subject)}", required, f'{script} && "$HOME/.cargo/bin/"{install}')
+    return fail(f"no {', no '.join(missing)}; {_shown(subject)}", required, install)
+
+
+def _has(subject: Subject, pin: str) -> bool:
+    chosen = {"RUSTUP_TOOLCHAIN": pin}
+    if subject.which("rustup") is None:
+        return False
+    return all(subject.ask(program, "--version", env=chosen).good for program in ("rustc", "cargo"))
+
+
+def _in_use(subject: Subject) -> str | None:
+    """The release that rustc and cargo are of when nobody chooses: `1.95.0`."""
+    said = [subject.says([program, "--version"]) for program in ("rustc", "cargo")]
+    return None if None in said else (said[0] or "").split()[1]
+
+
+def _shown(subject: Subject) -> str:
+    release = _in_use(subject)
+    return f"rustc in use is {release}" if release else "no rustc in use"
 
 
 def _rust_frontend(subject: Subject) -> Finding:
     if not subject.stack.from_source:
         return skip(subject.stack.assembled)
+    if "vllm" not in subject.stack.recipes:
+        return skip("vllm is not to be built")
     required = f"setuptools-rust in stacks/{subject.stack.name}/{BUILD}, so that the wheel gets its vllm-rs"
     found = brought(subject, "setuptools-rust")
     if found is None:
@@ -54,14 +69,22 @@ def _rust_frontend(subject: Subject) -> Finding:
     return ok(f"setuptools-rust {found}", required)
 
 
+def _of_dynamo(subject: Subject) -> bool:
+    return bool({"dynamo", "sidecar"} & set(subject.stack.recipes))
+
+
+def _without_dynamo(subject: Subject) -> Finding:
+    return skip("nothing of Dynamo is to be built" if subject.stack.from_source else subject.stack.assembled)
+
+
 def _not_locked(subject: Subject, name: str) -> str:
     return f"no {BUILD}" if locked_versions(subject, BUILD) is None else f"{BUILD} has no {name}"
 
 
 def _protoc(subject: Subject) -> Finding:
     pinned = subject.stack.tools.get("protoc")
-    if not subject.stack.from_source:
-        return skip(subject.stack.assembled)
+    if not _of_dynamo(subject):
+        return _without_dynamo(subject)
     required = f"protoc {pinned or versions.dotted(OLDEST_PROTOC) + ' or newer'}, with {INCLUDED} beside it"
     fix = _protoc_fix(pinned)
     program = subject.environ.get("PROTOC") or "protoc"
@@ -90,8 +113,8 @@ def _protoc_fix(pinned: str | None) -> str:
 
 
 def _libclang(subject: Subject) -> Finding:
-    if not subject.stack.from_source:
-        return skip(subject.stack.assembled)
+    if not _of_dynamo(subject):
+        return _without_dynamo(subject)
     required = "libclang.so, for the crate bindgen"
     named = subject.environ.get("LIBCLANG_PATH")
     llvm = [f"/usr/lib/{name}/lib" for name in subject.machine.entries("/usr/lib") or () if name.startswith("llvm")]
@@ -105,8 +128,8 @@ def _libclang(subject: Subject) -> Finding:
 
 
 def _libraries(subject: Subject) -> Finding:
-    if not subject.stack.from_source:
-        return skip(subject.stack.assembled)
+    if not _of_dynamo(subject):
+        return _without_dynamo(subject)
     required = f"pkg-config, and by it {' and '.join(LIBRARIES)}"
     everything = f"apt-get install -y pkg-config {' '.join(LIBRARIES.values())}"
     if subject.which("pkg-config") is None:
@@ -119,30 +142,14 @@ def _libraries(subject: Subject) -> Finding:
 
 
 def _patchelf(subject: Subject) -> Finding:
-    if not subject.stack.from_source:
-        return skip(subject.stack.assembled)
+    if not _of_dynamo(subject):
+        return _without_dynamo(subject)
     required = "patchelf, with which maturin sets library paths"
     locked = brought(subject, "patchelf")
     if locked:
         return ok(f"patchelf {locked} of {BUILD}", required)
     path = subject.which("patchelf")
     return ok(path, required) if path else fail("no patchelf", required, "apt-get install -y patchelf")
-
-
-def _cargo_home(subject: Subject) -> Finding:
-    if not subject.stack.from_source:
-        return skip(subject.stack.assembled)
-    home = subject.environ.get("CARGO_HOME") or f"{subject.machine.home}/.cargo"
-    required = "a CARGO_HOME to write to, and a network or a filled registry"
-    if subject.machine.exists(home) and not subject.machine.may_write(home):
-        return fail(f"{home} may not be written", required, f'chown -R "$(id -u)" {quoted(home)}')
-    if subject.environ.get("CARGO_NET_OFFLINE", "").lower() == "true" and not subject.machine.is_dir(
-        f"{home}/registry/cache"
-    ):
-        return fail(
-            f"CARGO_NET_OFFLINE is set, and {home}/registry/cache is not there", required, "unset CARGO_NET_OFFLINE"
-        )
-    return ok(home, required)
 
 
 CHECKS = (
@@ -227,18 +234,5 @@ CHECKS = (
         needed_for=("build",),
         look=_patchelf,
         rows=(19,),
-    ),
-    Check(
-        id="build.cargo-home",
-        title="cargo's home",
-        group="build",
-        why="cargo fetch fills it before the build, which is then offline",
-        symptom="failed to write to registry, or attempting to make an HTTP request, but --offline was specified",
-        cause="a CARGO_HOME of another user, or a closed network with an empty registry",
-        looks_at="CARGO_HOME or ~/.cargo, CARGO_NET_OFFLINE",
-        fix='chown -R "$(id -u)" "$HOME/.cargo"',
-        reference="https://doc.rust-lang.org/cargo/guide/cargo-home.html",
-        needed_for=("build",),
-        look=_cargo_home,
     ),
 )

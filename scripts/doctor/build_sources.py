@@ -18,6 +18,9 @@ NESTED = {
 }
 """What vLLM's own build fetches for a device, unless it is pinned: the same names as in `recipes.nested`."""
 
+DOWNLOADED_BY_A_CRATE = "swagger-ui"
+"""By the build script of utoipa-swagger-ui, with curl; no lock file has its hash."""
+
 _OFFLINE = ("UV_OFFLINE", "CARGO_NET_OFFLINE", "PIP_NO_INDEX")
 _OFF = frozenset({"", "0", "false", "no", "off"})
 _IGNORED = (
@@ -90,19 +93,28 @@ def _without_tags(subject: Subject, path: Path) -> str:
 
 
 def _nested(subject: Subject) -> Finding:
-    recipe = subject.stack.recipes.get("vllm")
-    if recipe is None:
+    if not subject.stack.from_source:
         return skip(subject.stack.assembled)
+    recipes = subject.stack.recipes
+    crates = [DOWNLOADED_BY_A_CRATE] if {"dynamo", "sidecar"} & set(recipes) else []
+    required = "each pinned, or a network (and curl) that lets the build fetch them"
+    if crates and subject.which("curl") is None:
+        return fail(f"no curl, with which a crate of Dynamo fetches {crates[0]}", required, "apt-get install -y curl")
+    recipe = recipes.get("vllm", {})
     source = subject.stack.sources.get(str(recipe.get("source")), SourceFacts())
     floating = [name for name in NESTED.get(str(recipe.get("device")), ()) if name not in source.nested]
-    required = "each pinned, or a network that lets the build fetch them"
-    if not floating:
+    if not floating and not crates:
         return ok(f"all pinned: {', '.join(source.nested) or 'none is fetched'}", required)
-    edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [sources.{recipe.get('source')}.nested.{floating[0]}]"
     closed = [name for name in _OFFLINE if subject.environ.get(name, "").lower() not in _OFF]
     if closed:
-        return warn(f"{', '.join(floating)} float, and {', '.join(closed)} is set: no network?", required, edit)
-    return warn(f"left to vLLM's build files: {', '.join(floating)}", required, edit)
+        fix = (
+            f"unset {' '.join(closed)}   # or pin them: [sources.NAME.nested] in stacks/{subject.stack.name}/stack.toml"
+        )
+        return warn(f"{', '.join(floating + crates)} will be fetched, and {', '.join(closed)} is set", required, fix)
+    if not floating:
+        return ok(f"all of vLLM's are pinned; {crates[0]} is fetched by a crate of Dynamo", required)
+    edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [sources.{recipe.get('source')}.nested.{floating[0]}]"
+    return warn(f"fetched at what the sources' own build files name: {', '.join(floating + crates)}", required, edit)
 
 
 def _precompiled(subject: Subject) -> Finding:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from scripts.doctor import (
+    build_cargo,
     build_compilers,
     build_cuda,
     build_packages,
     build_rust,
     build_sources,
+    gpu,
     host_files,
     host_git,
     host_memory,
     host_python,
     host_system,
+    runtime,
 )
 from scripts.doctor.registry import Check
 
@@ -28,5 +31,8 @@ CHECKS: tuple[Check, ...] = (
     *host_python.BUILD_CHECKS,
     *build_compilers.CHECKS,
     *build_rust.CHECKS,
+    *build_cargo.CHECKS,
     *build_cuda.CHECKS,
+    *gpu.CHECKS,
+    *runtime.CHECKS,
 )

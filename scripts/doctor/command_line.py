@@ -35,12 +35,13 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--stack", default="cpu", metavar="NAME", help="a folder of stacks/")
     made.add_argument("--for", dest="purpose", choices=PURPOSES, help="only what is needed for that; all when left out")
-    made.add_argument("--only", action="append", default=[], metavar="ID", help="only this check; may be repeated")
+    made.add_argument("--check", action="append", default=[], metavar="ID", help="only this check; may be repeated")
     made.add_argument("--json", action="store_true", help="print one JSON document on stdout")
     made.add_argument("--jobs", type=int, metavar="N", help="parallel jobs of a build, instead of those computed")
     named: dict[str, Any] = {"action": "append", "default": [], "type": _named}
     made.add_argument("--source", metavar="NAME=PATH", help="a checkout given to the build", **named)
     made.add_argument("--port", metavar="NAME=N", help="a port asked for", **named)
+    made.add_argument("--recipe", action="append", metavar="NAME", help="build only this; may be repeated")
     made.add_argument("--model", type=Path, metavar="FOLDER", help="the model's folder, where the run gets one")
     made.add_argument("--trainer", type=Path, metavar="FOLDER", help="the trainer's environment, if it has its own")
     return made
@@ -54,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     chosen = made.parse_args(argv)
     if chosen.stack not in facts.stack_names(ROOT):
         made.error(f"there is no stack named {chosen.stack!r}; there are: {', '.join(facts.stack_names(ROOT))}")
-    checks = _selected(made, chosen.only)
+    checks = _selected(made, chosen.check)
     try:
         results = examine(ROOT, chosen.stack, chosen.purpose, _options(made, chosen), checks=checks)
     except KeyboardInterrupt:
@@ -85,6 +86,7 @@ def _options(made: argparse.ArgumentParser, chosen: argparse.Namespace) -> Optio
         ports={name: int(value) for name, value in ports.items()},
         jobs=chosen.jobs,
         sources={name: Path(value) for name, value in chosen.source},
+        recipes=None if chosen.recipe is None else tuple(chosen.recipe),
         model=chosen.model,
         trainer=chosen.trainer,
     )

@@ -9,10 +9,12 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.doctor import facts
 from scripts.doctor.checks import CHECKS
+from scripts.doctor.facts import StackFacts
 from scripts.doctor.machine import Machine, RealMachine
 from scripts.doctor.redact import redacted
 from scripts.doctor.registry import Check, Finding, Result, fail, skip
@@ -40,12 +42,20 @@ def examine(
 
     `stack` names a folder of `stacks/` that exists.
     """
-    subject = Subject(root, facts.read(root, stack), machine or RealMachine(), purpose, options or Options())
+    asked = options or Options()
+    subject = Subject(root, _chosen(facts.read(root, stack), asked), machine or RealMachine(), purpose, asked)
     wanted = [check for check in checks if subject.purpose is None or subject.purpose in check.needed_for]
     try:
         return look_at(subject, wanted, limit_s)
     finally:
         subject.machine.close()
+
+
+def _chosen(stack: StackFacts, options: Options) -> StackFacts:
+    """The stack with no more recipes than are to be built."""
+    if options.recipes is None:
+        return stack
+    return replace(stack, recipes={name: stack.recipes[name] for name in stack.recipes if name in options.recipes})
 
 
 def require(
@@ -124,4 +134,4 @@ def _unfinished(check: Check, subject: Subject, limit_s: float) -> Finding:
 
 
 def _alone(check: Check, subject: Subject) -> str:
-    return f"python3 -m scripts.doctor --stack {subject.stack.name} --only {check.id}"
+    return f"python3 -m scripts.doctor --stack {subject.stack.name} --check {check.id}"

@@ -51,8 +51,8 @@ class StackFacts:
 
     @property
     def assembled(self) -> str:
-        """The reason for which a stack that is not compiled needs no compilers."""
-        return f"{self.name} is made of published wheels"
+        """Why there is no need of a compiler, where that is so."""
+        return f"nothing of {self.name} is compiled"
 
     @property
     def cuda(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ LONGEST_TMPDIR = 38
 
 LONGEST_CHECKOUT = 200
 """Bytes: build trees go a hundred and more below it, and the kernel reads 255 of a script's first line."""
+
+UNFIT = re.compile(r"[=,'\"\\*?\[\]\n]")
+"""What has a meaning in compilers' flags, into which paths are written; the same as in `recipes.requirements`."""
 
 SHORT_TMPDIR = "/tmp"
 FEW_FILES = 50_000
@@ -140,16 +144,17 @@ def _unusable(subject: Subject, folder: str) -> str:
 def _checkout(subject: Subject) -> Finding:
     root = str(subject.root)
     required = f"a folder to write to and to run programs from, at most {LONGEST_CHECKOUT} bytes long"
-    if subject.stack.from_source:
-        required += ", without spaces"
+    compiled = subject.stack.from_source and subject.asks_for("build")
+    if compiled:
+        required += ", of letters and digits that compilers' flags do not give a meaning"
     if not subject.machine.may_write(root):
         return fail(f"{root} may not be written", required, f'chown -R "$(id -u)" {quoted(root)}')
     space = subject.machine.space(root)
     elsewhere = f'cp -a {quoted(root)} "$HOME/smokestack" && cd "$HOME/smokestack"'
     if space is not None and space.noexec:
         return fail(f"{root} is mounted noexec", required, elsewhere)
-    if any(map(str.isspace, root)) and subject.stack.from_source and subject.asks_for("build"):
-        return fail(f"{root} has spaces, at which compiler flags are split", required, elsewhere)
+    if compiled and (UNFIT.search(root) or (" " in root and "cuda" in subject.stack.tools)):
+        return fail(f"{root}: compilers would split it", required, elsewhere)
     length = len(root.encode())
     if length > LONGEST_CHECKOUT:
         return warn(f"{length} bytes: {root}", required, elsewhere)

@@ -71,8 +71,8 @@ def _python_fix(subject: Subject, minor: str) -> str:
 
 
 def _headers(subject: Subject) -> Finding:
-    if not subject.stack.from_source:
-        return skip(subject.stack.assembled)
+    if "vllm" not in subject.stack.recipes:
+        return skip("vllm is not to be built" if subject.stack.from_source else subject.stack.assembled)
     minor = subject.stack.python
     required = f"Python.h of Python {minor}"
     found = interpreters.find(subject, minor)

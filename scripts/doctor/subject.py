@@ -20,6 +20,8 @@ class Options:
     jobs: int | None = None
     sources: Mapping[str, Path] = field(default_factory=dict)
     """Checkouts given instead of being fetched: `--source NAME=PATH`."""
+    recipes: tuple[str, ...] | None = None
+    """Only these are built: `--only NAME`; all of the stack's where it is None."""
     model: Path | None = None
     """A model's folder, where the run was given one."""
     trainer: Path | None = None
