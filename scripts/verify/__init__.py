@@ -6,6 +6,7 @@ Reads everything and changes nothing. Never builds, never installs; nothing but 
 
 from __future__ import annotations
 
+import shlex
 import time
 
 from scripts.assertions import fix as reinstall
@@ -20,6 +21,8 @@ from scripts.verify.environment import Installed, verify_environment
 from scripts.verify.findings import Finding, Report
 
 __all__ = ["Finding", "Report", "verify", "verify_dist", "verify_environment"]
+
+_SHOWN_FIXES = 8
 
 
 def verify(layout: Layout, console: Console, *, environment: bool = True) -> Report:
@@ -64,11 +67,12 @@ def _needs(layout: Layout, outcome: Outcome, entries: dict[str, Entry]) -> list[
 
 def _fixes(layout: Layout, findings: list[Finding]) -> list[str]:
     kinds = {finding.kind for finding in findings}
-    changed = [each for each in findings if each.kind in {"altered", "missing", "extra", "unjudged"}]
+    changed = [each for each in findings if each.kind in {"altered", "missing", "unjudged"}]
     dist, place = layout.relative(layout.dist), layout.relative(layout.environment)
     fixes = []
     if any(each.file.startswith(dist) for each in changed):
-        fixes.append(f"./noxw -s build -- --stack {layout.stack} --force   # and look at what is extra")
+        fixes.append(f"./noxw -s build -- --stack {layout.stack} --force")
+    fixes += [f"rm -r {shlex.quote(each.file)}" for each in findings if each.kind == "extra"][:_SHOWN_FIXES]
     if any(each.file.startswith(place) for each in changed):
         fixes.append(reinstall(layout.stack))
     if "inputs" in kinds:

@@ -1,6 +1,7 @@
 """`stacks/<name>/verify.toml`: what the outside checkers may complain about, each with the written reason.
 
-An allowance is for one check and one artifact. One that nothing needs any more is itself a finding.
+An allowance is for one check of one artifact, and for files or libraries by name. One that nothing needs any more is
+itself a finding.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from scripts.errors import PinError
 
@@ -21,10 +22,11 @@ class _Strict(BaseModel):
 
 
 class Allowance(_Strict):
-    """`check` as its program names it: `check-wheel-contents.W002`, `auditwheel.platform-tag`."""
+    """`check` is the program and what it complains of, `of` patterns (fnmatch) of what the complaint names first."""
 
     check: Annotated[str, StringConstraints(pattern=r"^(check-wheel-contents|auditwheel)\.[A-Za-z0-9-]+$")]
     artifact: str
+    of: Annotated[list[str], Field(min_length=1)]
     reason: Annotated[str, StringConstraints(min_length=20)]
 
 
@@ -41,7 +43,7 @@ def load(path: Path) -> list[Allowance]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValidationError) as error:
         raise PinError(
             f"{path.name} cannot be used",
-            expected="[[allowed]] with check, artifact and a reason of at least 20 letters",
+            expected="[[allowed]] with check, artifact, of, and a reason of at least 20 letters",
             found=str(error),
             where=str(path),
         ) from error

@@ -18,6 +18,17 @@ from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
 
 MAGIC = b"\x7fELF"
 _POSITION_INDEPENDENT_PROGRAM = 0x08000000
+# pyelftools trusts the numbers in a file, and fails as its reader's parts do.
+_FAILURES = (
+    ELFError,
+    ConstructError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 _MACHINES = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
 
 
@@ -40,7 +51,7 @@ def read(data: bytes) -> Elf:
     """Raises `UnreadableError`, also for a file whose needs were stripped away with its section headers."""
     try:
         return _read(ELFFile(io.BytesIO(data)))
-    except (ELFError, ConstructError, ValueError, KeyError, AttributeError, IndexError, TypeError) as error:
+    except _FAILURES as error:
         raise UnreadableError(f"{type(error).__name__}: {error}") from error
 
 

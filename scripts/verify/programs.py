@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,16 @@ from scripts.verify.allowances import Allowance
 from scripts.verify.findings import Finding
 
 _COMPLAINT = re.compile(r"(?P<wheel>\S.*\.whl): (?P<check>W\d{3}): (?P<text>.*?):?")
+_FLAGS = ("unsupported_isa", "pyfpe", "ucs2")
 
 
 class Complaint(NamedTuple):
-    """One line of a checker; `member` is the first file that it names."""
+    """What a checker does not like; `of` is the first file, or the library, that it names."""
 
     artifact: str
     check: str
     text: str
-    member: str = ""
+    of: str = ""
 
 
 def check_contents(wheels: Mapping[str, Path]) -> list[Complaint]:
@@ -43,8 +45,8 @@ def check_contents(wheels: Mapping[str, Path]) -> list[Complaint]:
         match = _COMPLAINT.fullmatch(line)
         if match is not None:
             found.append(Complaint(names[match["wheel"]], f"check-wheel-contents.{match['check']}", match["text"]))
-        elif line.startswith("  ") and found and not found[-1].member:
-            found[-1] = found[-1]._replace(member=line.strip())
+        elif line.startswith("  ") and found and not found[-1].of:
+            found[-1] = found[-1]._replace(of=line.strip())
         elif not line.startswith("  ") and not line.endswith(": OK"):
             raise BuildError("check-wheel-contents said something unknown", found=line)
     return found
@@ -56,17 +58,21 @@ def show_platform(
     """`auditwheel show` of a wheel with machine code: complaints, and library from outside -> its place, if found."""
     told: dict[str, Any] = json.loads(_ask("auditwheel", ["show", "--json", str(wheel)], (0,)))
     complaints = [
-        Complaint(
-            artifact,
-            "auditwheel.platform-tag",
-            f"the name says {platform}, auditwheel finds it consistent with {told['overall_tag']}; from outside: "
-            + ", ".join(sorted(told["external_libs"])),
-        )
-        for platform in sorted(platforms)
-        if not portability.covers(platform, told["overall_tag"])
+        Complaint(artifact, f"auditwheel.{flag.replace('_', '-')}", "what no platform tag allows")
+        for flag in _FLAGS
+        if told[flag]
     ]
-    if told["unsupported_isa"]:
-        complaints.append(Complaint(artifact, "auditwheel.isa", "it needs more of a processor than its name says"))
+    for platform in platforms:
+        if portability.covers(platform, told["overall_tag"]):
+            continue
+        libraries = told["policy_upgrades"].get(platform, {}).get("libs_to_eliminate", [])
+        text = f"the name says {platform}, the wheel is consistent with {told['overall_tag']}"
+        complaints += [
+            Complaint(artifact, "auditwheel.library", f"{text} because of a library from outside, {library}", library)
+            for library in libraries
+        ]
+        if not complaints:
+            complaints.append(Complaint(artifact, "auditwheel.platform-tag", text))
     return complaints, told["external_libs"]
 
 
@@ -77,22 +83,23 @@ def judge(
 
     `labels`: artifact -> its path.
     """
-    permitted = {(each.artifact, each.check) for each in allowed}
+    left: dict[tuple[str, str, str], list[Complaint]] = {}
     for complaint in complaints:
-        if (complaint.artifact, complaint.check) not in permitted:
-            label = labels[complaint.artifact]
-            place = f"{label}: {complaint.member}" if complaint.member else label
-            yield Finding("wheel", place, f"{complaint.check}: {complaint.text}")
-    heard = {(complaint.artifact, complaint.check) for complaint in complaints}
+        if not any(_is_for(allowance, pattern, complaint) for allowance in allowed for pattern in allowance.of):
+            left.setdefault(complaint[:3], []).append(complaint)
+    for (artifact, check, text), those in left.items():
+        names = [complaint.of for complaint in those if complaint.of]
+        yield Finding("wheel", labels[artifact], f"{check}: {text}", found=", ".join(names) or None)
     for allowance in allowed:
-        if (allowance.artifact, allowance.check) not in heard:
-            yield Finding(
-                "allowance",
-                file,
-                f"allows {allowance.check} of {allowance.artifact}, which does not happen (any more)",
-                expected="no allowance",
-                found=allowance.reason,
-            )
+        for pattern in allowance.of:
+            if not any(_is_for(allowance, pattern, complaint) for complaint in complaints):
+                problem = f"allows {allowance.check} of {allowance.artifact} for {pattern}, which does not happen"
+                yield Finding("allowance", file, problem, "no such allowance", allowance.reason)
+
+
+def _is_for(allowance: Allowance, pattern: str, complaint: Complaint) -> bool:
+    same = (allowance.artifact, allowance.check) == (complaint.artifact, complaint.check)
+    return same and fnmatchcase(complaint.of, pattern)
 
 
 def _ask(name: str, arguments: Sequence[str], statuses: tuple[int, ...]) -> str:
