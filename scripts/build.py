@@ -21,6 +21,7 @@ from scripts.products import AssembledEngine, PayloadWheel, Product, recipe_sha2
 from scripts.provenance import facts, signing
 from scripts.publish import remove, sweep_partials
 from scripts.requirements_file import Locked
+from scripts.source_products import Workshop
 from scripts.stackfile import Stack
 
 FRONT_END = "vllm/vllm-rs"
@@ -37,6 +38,7 @@ class Inputs:
     lock_sha256: str
     documents_sha256: str
     products: tuple[Product, ...]
+    workshop: Workshop | None = None
 
     @property
     def digest(self) -> str:
@@ -67,30 +69,42 @@ class Built:
         return self.manifest
 
 
-def read_inputs(layout: Layout, choices: Choices = NO_CHOICES) -> Inputs:
-    """Read and check everything that a build starts from. Raises `PinError`, `BuildError` or `DoctorError`."""
+def read_inputs(layout: Layout, choices: Choices = NO_CHOICES, console: Console | None = None) -> Inputs:
+    """Read and check everything that a build starts from. Raises `PinError`, `BuildError` or `UsageError`.
+
+    Without a console, as for a dry run, a checkout that the caller gave is not looked at.
+    """
     stack = pins.load(layout.stack_file)
     locked = requirements_file.read(layout.lock)
     pins.check_lock(stack, locked, layout.lock)
+    workshop = None if stack.recipes is None else Workshop(layout, stack, choices)
+    if workshop is None:
+        _refuse(choices, stack)
+    elif console is not None:
+        workshop.look_at_given(console)
     return Inputs(
         stack=stack,
         locked=locked,
         lock_sha256=file_sha256(layout.lock),
         documents_sha256=facts.inputs_sha256(layout),
-        products=(*_engine_products(layout, stack, choices), PayloadWheel.of(layout)),
+        products=(*_engine_products(layout, stack, workshop), PayloadWheel.of(layout)),
+        workshop=workshop,
     )
 
 
-def _engine_products(layout: Layout, stack: Stack, choices: Choices) -> tuple[Product, ...]:
+def _engine_products(layout: Layout, stack: Stack, workshop: Workshop | None) -> tuple[Product, ...]:
     if stack.engine is not None:
-        if choices != NO_CHOICES:
-            raise UsageError(
-                f"the stack {stack.name} builds nothing from source",
-                expected="no --source, --allow-dirty or --jobs",
-                found=", ".join([*choices.sources, *(["--allow-dirty"] if choices.allow_dirty else [])]) or "--jobs",
-            )
         return (AssembledEngine(layout, stack.engine),)
-    raise BuildError("building from source is not wired yet")
+    return () if workshop is None else workshop.products()
+
+
+def _refuse(choices: Choices, stack: Stack) -> None:
+    if choices != NO_CHOICES:
+        raise UsageError(
+            f"the stack {stack.name} builds nothing from source",
+            expected="no --source, --allow-dirty or --jobs",
+            found=", ".join([*choices.sources, *(["--allow-dirty"] if choices.allow_dirty else [])]) or "--jobs",
+        )
 
 
 def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = False, only: Sequence[str] = ()) -> Built:
@@ -113,7 +127,7 @@ def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = Fal
             console.cached(product.plan()[-1])
             artifacts += kept
         elif product.name in wanted:
-            artifacts += cache.record(product.key, product.make(console))
+            artifacts += cache.record(product.key, product.make(console, force=force))
             cache.save()
             cached = False
         else:
@@ -126,7 +140,7 @@ def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = Fal
 
 def _publish(layout: Layout, inputs: Inputs, artifacts: list[Artifact], console: Console) -> Manifest:
     """Write what tells about the artifacts, and the manifest last. The order is that of `provenance`."""
-    manifest = _describe(layout, inputs, artifacts)
+    manifest = _describe(layout, inputs, artifacts, console)
     documents = provenance.documents(facts.read(layout, manifest, inputs.stack, inputs.locked))
     signing.put(layout, documents[provenance.STATEMENT_NAME], console)
     manifest.publish(layout.manifest, documents)
@@ -163,7 +177,7 @@ def explain(layout: Layout, inputs: Inputs) -> list[dict[str, Any]]:
 
 def preview(layout: Layout, inputs: Inputs) -> Manifest:
     """The manifest that `build` would lead to, but for the artifacts: their hashes are known once they are made."""
-    return _describe(layout, inputs, artifacts=[])
+    return _describe(layout, inputs, [], None)
 
 
 def _wanted(inputs: Inputs, only: Sequence[str]) -> frozenset[str]:
@@ -200,7 +214,7 @@ def _drop_former(layout: Layout, inputs: Inputs, cache: Cache) -> None:
     cache.save()
 
 
-def _describe(layout: Layout, inputs: Inputs, artifacts: list[Artifact]) -> Manifest:
+def _describe(layout: Layout, inputs: Inputs, artifacts: list[Artifact], console: Console | None) -> Manifest:
     stack = inputs.stack
     packages = {name: pin.version for name, pin in inputs.locked.items()}
     packages |= {artifact.name: artifact.version for artifact in artifacts if artifact.kind == "wheel"}
@@ -218,8 +232,24 @@ def _describe(layout: Layout, inputs: Inputs, artifacts: list[Artifact]) -> Mani
         artifacts=artifacts,
         binaries=_pinned(stack) if stack.engine is not None else _built(layout, artifacts),
         packages=dict(sorted(packages.items())),
-        tools={name: version for product in inputs.products for name, version in product.tools.items()},
+        sources=[] if inputs.workshop is None else inputs.workshop.revisions(console),
+        tools=_tools(inputs.products),
     )
+
+
+def _tools(products: Sequence[Product]) -> dict[str, str]:
+    """Tool -> version; one that products use in different versions is named with the product."""
+    versions: dict[str, dict[str, str]] = {}
+    for product in products:
+        for tool, version in product.tools.items():
+            versions.setdefault(tool, {})[product.name] = version
+    found = {}
+    for tool, by_product in sorted(versions.items()):
+        if len(set(by_product.values())) == 1:
+            found[tool] = next(iter(by_product.values()))
+        else:
+            found |= {f"{tool} ({product})": version for product, version in by_product.items()}
+    return found
 
 
 def _pinned(stack: Stack) -> dict[str, InstalledBinary]:

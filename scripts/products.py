@@ -50,8 +50,8 @@ class Product(Protocol):
     def explain(self) -> dict[str, Any]:
         """The same as data: every command with its environment, where there are any."""
 
-    def make(self, console: Console) -> list[Made]:
-        """Put the artifacts into `dist/<stack>`. Raises `BuildError`."""
+    def make(self, console: Console, *, force: bool) -> list[Made]:
+        """Put the artifacts into `dist/<stack>`. Raises `BuildError`. `force`: nothing kept is good enough."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class AssembledEngine:
     def explain(self) -> dict[str, Any]:
         return {"would": self.plan(), "from": self.engine.model_dump()}
 
-    def make(self, console: Console) -> list[Made]:
+    def make(self, console: Console, *, force: bool) -> list[Made]:
         engine = self.engine
         base = sources.fetch(self.layout, engine.base, console)
         donor = sources.fetch(self.layout, engine.donor, console)
@@ -133,7 +133,7 @@ class PayloadWheel:
     def explain(self) -> dict[str, Any]:
         return {"would": self.plan(), "from": {"source": self.layout.relative(self.layout.payload)}}
 
-    def make(self, console: Console) -> list[Made]:
+    def make(self, console: Console, *, force: bool) -> list[Made]:
         layout, payload = self.layout, self.payload
         with console.step(self._title), publishing(layout.dist / payload.wheel_name) as partial:
             payload_wheel.build(layout.payload, payload, partial)

@@ -46,7 +46,7 @@ def answer(options: argparse.Namespace, console: Console) -> Answer:
 
 
 def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    inputs = building.read_inputs(layout, opts.choices(options))
+    inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
         return _dry_run(layout, inputs, building.plan(layout, inputs, only=options.only))
     with exclusive(layout.mutex, console):
@@ -57,7 +57,7 @@ def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Ans
 
 
 def _install(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    inputs = building.read_inputs(layout, opts.choices(options))
+    inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
         return _dry_run(layout, inputs, [*building.plan(layout, inputs), *installing.plan(layout)])
     with exclusive(layout.mutex, console):

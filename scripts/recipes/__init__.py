@@ -15,7 +15,7 @@ from typing import Literal
 from scripts.jobs import Jobs, Resources, choose
 from scripts.layout import Layout
 from scripts.recipes import dynamo, nested, sidecar, vllm
-from scripts.recipes.execution import Made, kept, run
+from scripts.recipes.execution import Made, is_kept, run
 from scripts.recipes.keys import key, parts
 from scripts.recipes.requirements import check, lacking
 from scripts.recipes.steps import NestedState, Product, RecipePlan, SourceFacts, Step
@@ -39,8 +39,8 @@ __all__ = [
     "check",
     "facts",
     "find",
+    "is_kept",
     "jobs",
-    "kept",
     "key",
     "lacking",
     "nested",

@@ -44,6 +44,11 @@ def store(layout: Layout) -> Store:
     return Store(layout.cache / "built")
 
 
+def is_kept(plan: RecipePlan, layout: Layout) -> bool:
+    """Whether `run` would probably find its products kept; only `run` reads their bytes."""
+    return store(layout).has(key(plan))
+
+
 def kept(plan: RecipePlan, layout: Layout) -> Made | None:
     """What an earlier build of exactly this plan has left, every byte read."""
     digest = key(plan)
