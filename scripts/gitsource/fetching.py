@@ -13,7 +13,7 @@ from scripts.errors import BuildError
 from scripts.gitsource import submodules
 from scripts.gitsource.git import Git, Repository, create, failed
 from scripts.gitsource.present import Present
-from scripts.gitsource.verification import read
+from scripts.gitsource.verification import entries
 
 _PINNED = "refs/heads/pinned"
 _LOCAL = (("protocol.file.allow", "always"),)
@@ -49,7 +49,7 @@ def fetch(git: Git, folder: Path, origin: Origin, revision: str, *, history: boo
         revision,
         what=f"checking out {revision} of {origin.repository}",
     )
-    for recorded in submodules.recorded(git, at, revision, read(git, at, revision).entries):
+    for recorded in submodules.recorded(git, at, revision, entries(git, at, revision)):
         fetch(git, folder / recorded.path, origin.submodule(recorded), recorded.revision, history=False)
 
 

@@ -91,12 +91,11 @@ def refuse_changes(present: Present) -> None:
 def _identify(git: Git, at: Repository) -> tuple[Path, bool]:
     """Where the objects lie, and whether there are no working files."""
     answer = git.attempt(at, "rev-parse", "--is-bare-repository", "--git-dir", "--git-common-dir")
-    if answer.returncode != 0:
+    if answer.returncode != 0 and "not a git repository" not in answer.messages:
         raise failed(f"looking into {at.folder}", answer, subject=str(at.folder))
-    is_bare, git_dir, common = answer.text.splitlines()
-    bare = is_bare == "true"
-    # Neither a folder inside a repository nor its .git is what was meant.
-    root = git_dir if bare else git.attempt(at, "rev-parse", "--show-toplevel").text
+    is_bare, git_dir, common = answer.text.splitlines() if answer.returncode == 0 else ("", "", "")
+    root = git_dir if is_bare == "true" else git.attempt(at, "rev-parse", "--show-toplevel").text
+    # Neither a folder inside a checkout nor its .git is what was meant.
     if not root or (at.folder / root).resolve() != at.folder:
         raise UsageError(
             "--source names a folder that is no checkout or mirror of its own",
@@ -104,7 +103,7 @@ def _identify(git: Git, at: Repository) -> tuple[Path, bool]:
             found=str(at.folder),
             hint=f"git -C {shlex.quote(str(at.folder))} rev-parse --show-toplevel",
         )
-    return (at.folder / common).resolve(), bare
+    return (at.folder / common).resolve(), is_bare == "true"
 
 
 def _head(git: Git, at: Repository) -> str:

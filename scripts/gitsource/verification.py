@@ -46,18 +46,27 @@ class Verified:
 def read(git: Git, at: Repository, revision: str) -> Facts:
     """What the repository has under `revision`. Raises `BuildError` when it lacks it, or it is damaged."""
     what = f"reading the revision {revision}"
+    # Here git works out the commit's hash, and stops when it is another than its name.
     tree = git.ask(at, "rev-parse", f"{revision}^{{tree}}", what=what).text
     commit = git.ask(at, "cat-file", "commit", revision, what=what).output.decode("utf-8", errors="replace")
     committed = _COMMITTED.search(commit.partition("\n\n")[0])
     if committed is None:
         raise BuildError(f"the revision {revision} does not say when it was committed", where=str(at.folder))
-    listed = git.ask(at, "ls-tree", "-r", "-z", "--full-tree", revision, what=what).records()
-    return Facts(revision, tree, int(committed["seconds"]), dict(_entry(record) for record in listed))
+    return Facts(revision, tree, int(committed["seconds"]), entries(git, at, revision))
+
+
+def entries(git: Git, at: Repository, revision: str) -> dict[str, Entry]:
+    """All files, links and submodules of a revision, by path."""
+    listed = git.ask(at, "ls-tree", "-r", "-z", "--full-tree", revision, what=f"listing the files of {revision}")
+    return dict(_entry(record) for record in listed.records())
 
 
 def check(git: Git, folder: Path, revision: str) -> Verified:
     """The checkout in `folder`, verified with all its submodules. Raises `BuildError` that names what is not right."""
-    facts = _check_head(git, folder, revision)
+    head = _head(folder)
+    if head != revision:
+        raise BuildError("HEAD is another revision", expected=revision, found=head, where=str(folder))
+    facts = read(git, Repository.own(folder), revision)
     found = trees.listing(folder, facts.links)
     wrong = trees.differences(facts.entries, found)
     if wrong or trees.tree_id(found) != facts.tree:
@@ -75,12 +84,12 @@ def flattened(folder: Path, submodules: list[str]) -> str:
     return trees.tree_id(trees.listing(folder, {}, ["", *submodules]))
 
 
-def _check_head(git: Git, folder: Path, revision: str) -> Facts:
-    at = Repository.own(folder)
-    head = git.ask(at, "rev-parse", "HEAD^{commit}", what="reading HEAD").text
-    if head != revision:
-        raise BuildError("HEAD is another revision", expected=revision, found=head, where=str(folder))
-    return read(git, at, revision)
+def _head(folder: Path) -> str:
+    """HEAD of a checkout made here, which is on no branch."""
+    try:
+        return (folder / ".git" / "HEAD").read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return "no repository"
 
 
 def _unlike(folder: Path, facts: Facts, found: dict[str, Entry], wrong: list[str]) -> BuildError:

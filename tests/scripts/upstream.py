@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from scripts.console import Console
+from scripts.layout import Layout
+from scripts.stackfile import GitSource
+
 EPOCH = 1_700_000_000
+FILES = {"run.sh": "#!/bin/sh\n", "src/main.c": "int main(void) { return 0; }\n", ".gitignore": "build/\n"}
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -77,6 +85,58 @@ class Upstream:
         """What a person would have after `git clone --recurse-submodules`."""
         git(self.folder, "clone", "--quiet", "--recurse-submodules", *options, self.address, str(target))
         return target
+
+
+def simple(folder: Path) -> Upstream:
+    """Three commits, a tag on the first, and a branch with a tag that is nobody's ancestor."""
+    made = Upstream.make(folder, FILES)
+    made.tag("v1.2.0")
+    made.commit({"src/main.c": "int main(void) { return 1; }\n"})
+    git(made.folder, "checkout", "--quiet", "-b", "side")
+    made.commit({"side": "x"})
+    made.tag("v9.9.9")
+    git(made.folder, "checkout", "--quiet", "main")
+    made.commit({"src/main.c": "int main(void) { return 2; }\n"})
+    return made
+
+
+def with_submodules(folder: Path) -> Upstream:
+    """A repository with a submodule that has one itself, of a relative address; both have gone on since."""
+    inner = Upstream.make(folder / "inner", {"deep": "1\n"})
+    middle = Upstream.make(folder / "middle", {"half": "1\n"})
+    middle.submodule("../inner", "below")
+    outer = Upstream.make(folder / "outer", {"top": "1\n", ".gitignore": "build/\n"})
+    outer.submodule(middle.address, "third_party/middle")
+    outer.tag("v2.0.0")
+    git(outer.folder, "submodule", "update", "--quiet", "--init", "--recursive")
+    inner.commit({"deep": "2\n"})
+    middle.commit({"half": "2\n"})
+    return outer
+
+
+def pinned(repository: Upstream, revision: str | None = None, version: str | None = "1.2.0") -> GitSource:
+    """What a stack file would say of it."""
+    return GitSource(repository=repository.address, revision=revision or repository.head, version=version)
+
+
+def isolate(monkeypatch: pytest.MonkeyPatch, configuration: Path) -> None:
+    """A global configuration of the test's own, for it to write; nothing stands between git and the loopback."""
+    configuration.touch()
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(configuration))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def said(console: Console) -> str:
+    """The progress that the fixture `console` was told."""
+    assert isinstance(console.stream, io.StringIO)
+    return console.stream.getvalue()
+
+
+def in_the_cache(layout: Layout) -> list[str]:
+    """The names in the cache of sources."""
+    return sorted(path.name for path in (layout.cache / "git").iterdir())
 
 
 def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
