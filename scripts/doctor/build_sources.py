@@ -99,7 +99,9 @@ def _nested(subject: Subject) -> Finding:
     crates = [DOWNLOADED_BY_A_CRATE] if {"dynamo", "sidecar"} & set(recipes) else []
     required = "each pinned, or a network (and curl) that lets the build fetch them"
     if crates and subject.which("curl") is None:
-        return fail(f"no curl, with which a crate of Dynamo fetches {crates[0]}", required, "apt-get install -y curl")
+        return fail(
+            f"no curl, with which a crate of Dynamo fetches {crates[0]}", required, "sudo apt-get install -y curl"
+        )
     recipe = recipes.get("vllm", {})
     source = subject.stack.sources.get(str(recipe.get("source")), SourceFacts())
     floating = [name for name in NESTED.get(str(recipe.get("device")), ()) if name not in source.nested]

@@ -5,6 +5,7 @@ A check that raises and one that hangs are findings of status `fail` that say so
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import traceback
@@ -23,6 +24,8 @@ from scripts.errors import DoctorError
 
 LIMIT_S = 9.0
 """For all checks together. Every question has a shorter limit of its own."""
+
+_SUDO = re.compile(r"\bsudo ")
 
 _LINES = "\n            "
 """Between the lines of one field of an error: below the first one, where `errors` begins it."""
@@ -104,8 +107,13 @@ def look_at(subject: Subject, checks: Sequence[Check], limit_s: float = LIMIT_S)
     results = []
     for check in checks:
         finding = found.get(check.id) or _unfinished(check, subject, limit_s)
-        results.append(Result(check, redacted(finding, subject.machine.home)))
+        results.append(Result(check, redacted(_for_user(finding, subject), subject.machine.home)))
     return results
+
+
+def _for_user(finding: Finding, subject: Subject) -> Finding:
+    """Root needs no sudo, and a container has none."""
+    return replace(finding, fix=_SUDO.sub("", finding.fix)) if subject.machine.user_id() == 0 else finding
 
 
 def _look(check: Check, subject: Subject, found: dict[str, Finding]) -> None:

@@ -126,6 +126,7 @@ CHECKS = (
         cause="no driver, a kernel module of another version than its libraries, a container without the GPUs, or a "
         "GPU that has hung",
         looks_at="nvidia-smi, with a limit of its own",
+        fix="sudo apt-get install -y nvidia-driver   # then restart; in a container: docker run --gpus all",
         reference="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
         needed_for=("run",),
         look=for_gpu_stacks(_answers),
@@ -139,6 +140,7 @@ CHECKS = (
         "unsupported toolchain`",
         cause="the driver is older than the CUDA release of the stack's torch",
         looks_at=f"{KERNEL_MODULE} or nvidia-smi, against `torch_backend` of the stack file",
+        fix="sudo apt-get install -y nvidia-driver   # of a release that knows the stack's CUDA",
         reference="https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         needed_for=("run",),
         look=for_gpu_stacks(_new_enough),
@@ -152,6 +154,7 @@ CHECKS = (
         symptom="nvidia-smi shows the GPUs, and CUDA finds none (`unknown error`, code 999)",
         cause="the unified-memory module is not loaded, or the user is not in the devices' group",
         looks_at="/dev/nvidia*",
+        fix="sudo nvidia-modprobe -u -c=0",
         reference="https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
         needed_for=("run",),
         look=for_gpu_stacks(_devices),

@@ -74,6 +74,7 @@ CHECKS = (
         symptom="`NCCL error: unhandled system error`, or a refit that is slow",
         cause="no NVLink and a chipset, a virtual machine or an IOMMU that does not let the GPUs reach each other",
         looks_at="nvidia-smi topo -p2p r and nvidia-smi topo -m",
+        fix="export CUDA_VISIBLE_DEVICES=A,B   # two that can; or NCCL_P2P_DISABLE=1, on both sides",
         reference="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         needed_for=("run",),
         look=for_gpus(_peers),

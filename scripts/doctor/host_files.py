@@ -69,7 +69,9 @@ def _disk(subject: Subject, phase: str) -> Finding:
             return fail(f"{place.path} does not answer", "a file system with room", f"df -h {quoted(place.path)}")
         if space.read_only:
             return fail(
-                f"{space.path} is mounted read-only", "a file system to write to", f"mount -o remount,rw {space.path}"
+                f"{space.path} is mounted read-only",
+                "a file system to write to",
+                f"sudo mount -o remount,rw {space.path}",
             )
         shared.setdefault((space.total, space.free), []).append((place, space))
     return _judged(list(shared.values()), estimated=subject.stack.from_source and phase != "run")
@@ -120,7 +122,9 @@ def _tmpdir(subject: Subject) -> Finding:
     chosen = subject.environ.get("TMPDIR") or SHORT_TMPDIR
     trouble = _unusable(subject, chosen)
     if trouble:
-        return fail(f"{chosen} {trouble}", required, "unset TMPDIR" if chosen != SHORT_TMPDIR else "mkdir -m 1777 /tmp")
+        return fail(
+            f"{chosen} {trouble}", required, "unset TMPDIR" if chosen != SHORT_TMPDIR else "sudo mkdir -m 1777 /tmp"
+        )
     space = subject.machine.space(chosen)
     if space is not None and space.noexec and subject.stack.from_source and subject.asks_for("build"):
         fix = 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"'
@@ -129,7 +133,9 @@ def _tmpdir(subject: Subject) -> Finding:
         return ok(chosen, required)
     trouble = _unusable(subject, SHORT_TMPDIR)
     if trouble:
-        return fail(f"{chosen} is too long or has spaces, and {SHORT_TMPDIR} {trouble}", required, "mkdir -m 1777 /tmp")
+        return fail(
+            f"{chosen} is too long or has spaces, and {SHORT_TMPDIR} {trouble}", required, "sudo mkdir -m 1777 /tmp"
+        )
     return warn(f"{chosen} is too long or has spaces: runs use {SHORT_TMPDIR}", required, "export TMPDIR=/tmp")
 
 
@@ -148,7 +154,7 @@ def _checkout(subject: Subject) -> Finding:
     if compiled:
         required += ", of letters and digits that compilers' flags do not give a meaning"
     if not subject.machine.may_write(root):
-        return fail(f"{root} may not be written", required, f'chown -R "$(id -u)" {quoted(root)}')
+        return fail(f"{root} may not be written", required, f'sudo chown -R "$(id -u)" {quoted(root)}')
     space = subject.machine.space(root)
     elsewhere = f'cp -a {quoted(root)} "$HOME/smokestack" && cd "$HOME/smokestack"'
     if space is not None and space.noexec:

@@ -14,7 +14,7 @@ OLDEST_GIT = (2, 25)
 
 def _git(subject: Subject) -> Finding:
     required = f"git {versions.dotted(OLDEST_GIT)} or newer"
-    fix = "apt-get install -y git"
+    fix = "sudo apt-get install -y git"
     answer = subject.ask("git", "--version")
     version = versions.parse(answer.output) if answer.good else None
     if version is not None and version >= OLDEST_GIT:
@@ -57,7 +57,7 @@ CHECKS = (
         symptom="git: command not found, or a revision that the server does not give out",
         cause="no git, or one from before protocol version 2",
         looks_at="git --version",
-        fix="apt-get install -y git",
+        fix="sudo apt-get install -y git",
         reference="https://git-scm.com/docs/protocol-v2",
         needed_for=("build", "run"),
         look=_git,

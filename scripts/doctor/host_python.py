@@ -16,7 +16,7 @@ def _python3(subject: Subject) -> Finding:
     if found[:2] >= OLDEST_PYTHON:
         return ok(versions.dotted(found), required)
     return fail(
-        versions.dotted(found), required, "apt-get install -y python3 python3-venv   # or: uv python install 3.11"
+        versions.dotted(found), required, "sudo apt-get install -y python3 python3-venv   # or: uv python install 3.11"
     )
 
 
@@ -26,11 +26,11 @@ def _venv(subject: Subject) -> Finding:
         return ok("the tool environment is there", required)
     python = subject.which("python3")
     if python is None:
-        return fail("no python3 on PATH", required, "apt-get install -y python3 python3-venv")
+        return fail("no python3 on PATH", required, "sudo apt-get install -y python3 python3-venv")
     answer = subject.ask(python, "-I", "-c", "import ensurepip, venv")
     if answer.good:
         return ok(f"{python} has venv and ensurepip", required)
-    return fail(f"{python}: {answer.in_short}", required, "apt-get install -y python3-venv")
+    return fail(f"{python}: {answer.in_short}", required, "sudo apt-get install -y python3-venv")
 
 
 def _nox(subject: Subject) -> Finding:
@@ -67,7 +67,7 @@ def _python_fix(subject: Subject, minor: str) -> str:
     there = [name for name in subject.machine.entries(pyenv) or () if name.startswith(f"{minor}.")]
     if there:
         return f'export PATH="{pyenv}/{there[-1]}/bin:$PATH"'
-    return f"uv python install {minor}   # or: apt-get install -y python{minor}"
+    return f"uv python install {minor}   # or: sudo apt-get install -y python{minor}"
 
 
 def _headers(subject: Subject) -> Finding:
@@ -76,7 +76,7 @@ def _headers(subject: Subject) -> Finding:
     minor = subject.stack.python
     required = f"Python.h of Python {minor}"
     found = interpreters.find(subject, minor)
-    fix = f"apt-get install -y python{minor}-dev   # Pythons of uv and of pyenv have it"
+    fix = f"sudo apt-get install -y python{minor}-dev   # Pythons of uv and of pyenv have it"
     if found is None:
         return fail(f"no Python {minor}", required, _python_fix(subject, minor))
     if not found.headers:
@@ -93,7 +93,7 @@ CHECKS = (
         symptom="SyntaxError or ModuleNotFoundError before anything is done",
         cause="the system's python3 is older",
         looks_at="the version of the Python that runs the doctor",
-        fix="apt-get install -y python3 python3-venv",
+        fix="sudo apt-get install -y python3 python3-venv",
         reference="https://docs.python.org/3/whatsnew/3.11.html",
         needed_for=PURPOSES,
         look=_python3,
@@ -106,7 +106,7 @@ CHECKS = (
         symptom="ensurepip is not available",
         cause="Debian and Ubuntu ship python3 without venv and ensurepip",
         looks_at="the tool environment, or python3's modules venv and ensurepip",
-        fix="apt-get install -y python3-venv",
+        fix="sudo apt-get install -y python3-venv",
         reference="https://packages.debian.org/stable/python3-venv",
         needed_for=("build", "install"),
         look=_venv,
@@ -148,7 +148,7 @@ BUILD_CHECKS = (
         symptom="fatal error: Python.h: No such file or directory, or: Could NOT find Python (Development.Module)",
         cause="the system's Python comes without its development files",
         looks_at="the include folder of the stack's Python",
-        fix="uv python install 3.12   # or: apt-get install -y python3.12-dev",
+        fix="uv python install 3.12   # or: sudo apt-get install -y python3.12-dev",
         reference="https://github.com/vllm-project/vllm/issues/5671",
         needed_for=("build",),
         look=_headers,

@@ -38,7 +38,7 @@ def _linux(subject: Subject) -> Finding:
     if version is None:
         return warn(f"Linux of an unknown release {release!r}", required, "uname -r")
     if version < OLDEST_KERNEL:
-        return fail(f"Linux {release}", required, "apt-get install -y linux-image-amd64   # then restart")
+        return fail(f"Linux {release}", required, "sudo apt-get install -y linux-image-amd64   # then restart")
     return ok(f"Linux {release}", required)
 
 
@@ -64,7 +64,7 @@ def _libstdcxx(subject: Subject) -> Finding:
     required = f"libstdc++.so.6 with GLIBCXX_{versions.dotted(OLDEST_GLIBCXX)}"
     path = next((f"{folder}/libstdc++.so.6" for folder in _LIBRARIES if _has_libstdcxx(subject, folder)), None)
     if path is None:
-        return fail("no libstdc++.so.6 in the system's folders", required, "apt-get install -y libstdc++6")
+        return fail("no libstdc++.so.6 in the system's folders", required, "sudo apt-get install -y libstdc++6")
     named = re.findall(r"GLIBCXX_(\d+\.\d+\.\d+)", subject.machine.read_text(path) or "")
     newest = max((tuple(map(int, each.split("."))) for each in named), default=None)
     if newest is None:
@@ -105,13 +105,13 @@ def _clock(subject: Subject) -> Finding:
     machine = subject.machine
     now = machine.now()
     if not EARLIEST_S < now < LATEST_S:
-        return fail(f"{now:.0f} s since 1970", required, "timedatectl set-ntp true")
+        return fail(f"{now:.0f} s since 1970", required, "sudo timedatectl set-ntp true")
     looked = (subject.root, subject.root / "stacks", subject.root / ".git", subject.environ.get("TMPDIR") or "/tmp")
     ahead = {str(path): (machine.modified(path) or 0.0) - now for path in looked}
     worst = max(ahead, key=lambda path: ahead[path])
     if ahead[worst] > AHEAD_S:
         found = f"{worst} was changed {ahead[worst]:.0f} s in the future"
-        return warn(found, required, "timedatectl set-ntp true   # and the same on the file server")
+        return warn(found, required, "sudo timedatectl set-ntp true   # and the same on the file server")
     return ok("set, files are not ahead of it", required)
 
 
@@ -189,7 +189,7 @@ CHECKS = (
         symptom="version `GLIBCXX_3.4.24' not found, or libstdc++.so.6: cannot open shared object file",
         cause="the wheel was built with a newer compiler than the host's, or a slim image has no C++ library",
         looks_at="libstdc++.so.6 in the system's library folders, and the versions that it names",
-        fix="apt-get install -y libstdc++6",
+        fix="sudo apt-get install -y libstdc++6",
         reference="https://github.com/ai-dynamo/dynamo/issues/773",
         needed_for=("install", "run"),
         look=_libstdcxx,
@@ -217,7 +217,7 @@ CHECKS = (
         symptom="certificate is not yet valid, or everything is compiled again in each build",
         cause="the clock was never set, or the file server's is ahead of it",
         looks_at="the time, and when the project's folders and TMPDIR were last changed",
-        fix="timedatectl set-ntp true",
+        fix="sudo timedatectl set-ntp true",
         reference="https://ninja-build.org/manual.html",
         needed_for=PURPOSES,
         look=_clock,

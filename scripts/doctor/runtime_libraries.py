@@ -18,8 +18,12 @@ _LOADERS = {
     "x86_64": "/lib64/ld-linux-x86-64.so.2",
     "aarch64": "/lib/ld-linux-aarch64.so.1",
 }
-_PROGRAM = "/bin/true"
+_NOTHING = "/bin/true"
 """Something to trace that needs nothing itself."""
+
+_PROGRAMS = ("vllm-rs", "dynamo-vllm-sidecar")
+LIMIT_S = 2.5
+"""For each of three questions."""
 
 _PARTS = ("vllm", "vllm/vllm_flash_attn", "dynamo", "nixl", "nixl_cu12", "nixl_cu13")
 _DRIVERS_OWN = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
@@ -28,6 +32,7 @@ _DRIVERS_OWN = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 _MISSING = re.compile(r"(?m)^\s*(\S+) => not found")
 _TOO_NEW = re.compile(r"version `([^']+)' not found")
 _REFUSED = re.compile(r"object '([^']+)' from --preload cannot be preloaded \(([^)]+)\)")
+_BROKEN = re.compile(r"error while loading shared libraries: ([^\s:]+): (.+)")
 _UNDEFINED = re.compile(r"(?m)^undefined symbol: ([^\s,]+)[^(\n]*\(([^)]*)\)")
 _INTERPRETERS = re.compile(r"_?Py[A-Z_]|_Py")
 """Symbols of Python itself: the interpreter has them, and is not traced."""
@@ -54,12 +59,11 @@ def _loads(subject: Subject, _installed: Installed) -> Finding:
     parts = [path for folder in _PARTS for path in _modules(subject, subject.site_packages / folder)]
     if not parts:
         return fail("the environment has none", required, _install(subject))
-    names = ":".join(dict.fromkeys(path.name for path in parts))
-    answer = subject.ask(loader, "--preload", names, _PROGRAM, env=_tracing(subject, parts))
-    if answer.status is None:
-        return skip(f"the loader did not trace them: {answer.in_short}", required)
-    text = answer.output
+    text = _trace(subject, loader, parts)
+    if text is None:
+        return skip("the loader did not answer in time", required)
     refused = [f"{name} ({why})" for name, why in _REFUSED.findall(text)]
+    refused += [f"{Path(name).name} ({why})" for name, why in _BROKEN.findall(text)]
     if refused:
         return fail(f"cannot be loaded: {', '.join(refused)}", required, _install(subject))
     too_new = sorted(set(_TOO_NEW.findall(text)))
@@ -73,6 +77,16 @@ def _loads(subject: Subject, _installed: Installed) -> Finding:
     if undefined:
         return fail(undefined, required, _rebuild(subject))
     return ok(f"{len(parts)} compiled parts can be loaded", required)
+
+
+def _trace(subject: Subject, loader: str, parts: list[Path]) -> str | None:
+    """What the loader says of all modules together and of each program; None when it says nothing."""
+    names = ":".join(dict.fromkeys(path.name for path in parts))
+    programs = [path for name in _PROGRAMS if subject.machine.exists(path := subject.environment / "bin" / name)]
+    questions = [("--preload", names, _NOTHING), *((str(path),) for path in programs)]
+    settings = _tracing(subject, parts)
+    answers = [subject.ask(loader, *question, limit_s=LIMIT_S, env=settings) for question in questions]
+    return None if any(answer.status is None for answer in answers) else "\n".join(each.output for each in answers)
 
 
 def _modules(subject: Subject, folder: Path) -> Iterator[Path]:
@@ -137,6 +151,7 @@ CHECKS = (
         cause="built for another torch or a newer system, or a system library (libpython, NIXL, libnuma) that is not "
         "installed",
         looks_at="the loader's own trace of vLLM's, Dynamo's and NIXL's modules, as `ldd -r` makes it",
+        fix="sudo apt-get install -y libnuma1   # or: ./noxw -s install -- --stack NAME --force",
         reference="https://github.com/vllm-project/vllm/issues/12577",
         needed_for=("run",),
         look=when_unchanged(_loads),

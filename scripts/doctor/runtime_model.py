@@ -105,6 +105,7 @@ CHECKS = (
         symptom="`OSError: … is not a local folder`, attempts to reach a hub, or 400 at the first chat completion",
         cause="a partial copy: no tokenizer, no chat template, a shard that was not fetched",
         looks_at="the folder of `--model`: names and sizes, and the shards that its index names",
+        fix="./noxw -s smoke -- --model FOLDER   # a whole copy: config, tokenizer, chat template, every shard",
         reference="https://github.com/ai-dynamo/dynamo/issues/2759",
         needed_for=("run",),
         look=_model,
