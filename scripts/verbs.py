@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scripts import build as building
+from scripts import doctor
 from scripts import install as installing
 from scripts import options as opts
 from scripts.console import Console
@@ -49,6 +50,8 @@ def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Ans
     inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
         return _dry_run(layout, inputs, building.plan(layout, inputs, only=options.only))
+    if options.force or building.plan(layout, inputs, only=options.only):
+        _examine("build", options, layout)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console, force=options.force, only=options.only)
     if built.manifest is None:
@@ -60,10 +63,20 @@ def _install(options: argparse.Namespace, layout: Layout, console: Console) -> A
     inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
         return _dry_run(layout, inputs, [*building.plan(layout, inputs), *installing.plan(layout)])
+    if building.plan(layout, inputs):
+        _examine("build", options, layout)
+    if options.force or building.plan(layout, inputs) or installing.plan(layout):
+        _examine("install", options, layout)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console)
         installed = installing.install(layout, built.whole(), inputs.stack.torch_backend, console, force=options.force)
     return _done("install", layout, console, cached=built.cached and installed)
+
+
+def _examine(purpose: str, options: argparse.Namespace, layout: Layout) -> None:
+    """Ask the doctor before anything is changed. Raises `DoctorError` with all that this machine lacks."""
+    chosen = opts.choices(options)
+    doctor.require(layout.root, layout.stack, purpose, doctor.Options(jobs=chosen.jobs, sources=chosen.sources))
 
 
 def _lock(_options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
