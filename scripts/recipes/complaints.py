@@ -24,15 +24,15 @@ ROWS = (
     Row(
         "disk",
         r"No space left on device|Disk quota exceeded|os error 28\b|Errno 28\b",
-        "the disk is full",
+        "the disk is full (No space left on device)",
         "free some space (df -h .cache), then the same command again; nothing half-written is kept",
         "vllm#15827",
     ),
     Row(
         "memory",
-        r"Killed signal terminated program|died due to signal 9|terminated with signal 9|signal: 9, SIGKILL"
-        r"|virtual memory exhausted|Cannot allocate memory|out of memory|^Killed$|\bexit (?:status|code):? 137\b"
-        r"|^.*\b\d+ Killed\b",
+        r"Killed signal terminated program|(?:died due to|terminated (?:with|by)) signal 9|signal: 9, SIGKILL"
+        r"|Signals\.SIGKILL|virtual memory exhausted|Cannot allocate memory|out of memory"
+        r"|^Killed$|: line \d+:\s+\d+ Killed|\bexit (?:status|code):? (?:137|-9)\b",
         "the memory ran out with {used} compilers side by side",
         "./noxw -s build -- --stack {stack} --jobs {fewer}",
         "vllm#14452",

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from scripts.jobs import Jobs, fewer
 from scripts.recipes.complaints import ROWS, Row
 
+FULL_BYTES = 64 << 20
+"""With less than this left, a step that failed has most likely filled the disk."""
+
 _KILLED = frozenset({137, -9})
 
 
@@ -23,16 +26,32 @@ class Likely:
     fix: str
 
 
-def diagnose(returncode: int, output: str, jobs: Jobs, *, stack: str, recipe: str) -> Likely | None:
+@dataclass(frozen=True)
+class Evidence:
+    """What a failed step has left: its status, all its output, and the bytes that are free where it worked."""
+
+    returncode: int
+    output: str
+    free_bytes: int
+    jobs: Jobs
+
+
+def diagnose(evidence: Evidence, *, stack: str, recipe: str) -> Likely | None:
     """The first row that fits, or None: then only the log can say."""
+    jobs = evidence.jobs
     words = {"stack": stack, "recipe": recipe, "used": str(max(jobs.compilers, jobs.rust)), "fewer": str(fewer(jobs))}
+    # On a full disk the log is cut off, too, before it could say so.
+    if evidence.free_bytes < FULL_BYTES:
+        return _filled(_row("disk"), words)
     for row in ROWS:
-        match = re.search(row.pattern, output, re.MULTILINE)
+        match = re.search(row.pattern, evidence.output, re.MULTILINE)
         if match is not None:
             return _filled(row, {**words, **{name: value or "?" for name, value in match.groupdict().items()}})
-    if returncode in _KILLED:
-        return _filled(next(row for row in ROWS if row.name == "memory"), words)
-    return None
+    return _filled(_row("memory"), words) if evidence.returncode in _KILLED else None
+
+
+def _row(name: str) -> Row:
+    return next(row for row in ROWS if row.name == name)
 
 
 def _filled(row: Row, words: dict[str, str]) -> Likely:

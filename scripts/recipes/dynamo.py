@@ -1,8 +1,7 @@
 """Dynamo's two wheels: `ai_dynamo_runtime` (Rust behind a Python module) and `ai_dynamo` (Python). Pure.
 
 Known from public revisions near the stack's: the bindings in `lib/bindings/python` are a Cargo workspace of their own
-with a lock file of their own; their dependencies are crates in folders above. `.cargo/config.toml` sets `build.jobs` to
-a shell expression, which cargo does not expand: `CARGO_BUILD_JOBS` takes its place. protoc and libclang must be on the
+with a lock file of their own; their dependencies are crates in folders above. protoc and libclang must be on the
 machine. Not compiled here.
 """
 
@@ -31,6 +30,7 @@ def plan(place: Workplace, recipe: DynamoRecipe) -> RecipePlan:
     )
     steps = [
         *place.environment_steps(),
+        place.cargo_jobs_step(),
         *place.cargo_steps(manifest, lock),
         place.step(
             "build the wheel of the runtime",

@@ -6,7 +6,7 @@ The only module of the recipes that compiles. On a failure the folder stays for 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from scripts.gitsource import Checkout
 from scripts.layout import Layout
 from scripts.publish import remove
 from scripts.recipes import contents, variables
-from scripts.recipes.diagnosis import diagnose
+from scripts.recipes.diagnosis import Evidence, diagnose
 from scripts.recipes.keys import key
 from scripts.recipes.progress import Progress
 from scripts.recipes.requirements import check_toolchain_file
@@ -56,12 +56,10 @@ def kept(plan: RecipePlan, layout: Layout) -> Made | None:
     return None if files is None else _made(layout, digest, files, cached=True)
 
 
-def run(
-    plan: RecipePlan, checkouts: Mapping[str, Checkout], layout: Layout, console: Console, *, force: bool = False
-) -> Made:
+def run(plan: RecipePlan, checkout: Checkout, layout: Layout, console: Console, *, force: bool = False) -> Made:
     """Make the products, unless they are kept. Raises `BuildError` with the likely cause, `PinError` for a wrong Rust.
 
-    `checkouts` has the plan's source; its facts must be those that the plan was made with.
+    `checkout` is the plan's source, whose facts must be those that the plan was made with.
     """
     present = None if force else kept(plan, layout)
     if present is not None:
@@ -71,7 +69,7 @@ def run(
         _say_how(plan, console)
         remove(plan.work)
         plan.work.mkdir(parents=True)
-        _place(plan, checkouts[plan.source.name])
+        _place(plan, checkout)
         check_toolchain_file(plan)
         for number, step in enumerate(plan.steps, 1):
             log = layout.logs / f"{plan.stack}-{plan.recipe}-{number:02}-{_slug(step.name)}.log"
@@ -135,7 +133,9 @@ def _carry_out(plan: RecipePlan, step: Step, log: Path, console: Console) -> Non
 
 
 def _failure(plan: RecipePlan, step: Step, finished: Finished, log: Path) -> BuildError:
-    likely = diagnose(finished.returncode, finished.output, plan.jobs, stack=plan.stack, recipe=plan.recipe)
+    free = shutil.disk_usage(plan.work).free
+    evidence = Evidence(finished.returncode, finished.output, free, plan.jobs)
+    likely = diagnose(evidence, stack=plan.stack, recipe=plan.recipe)
     status = f"{finished.returncode}" if finished.returncode >= 0 else f"ended by signal {-finished.returncode}"
     tail = "\n    ".join(["it still ran" if finished.expired else status, *log_tail(log)])
     cause = "" if likely is None else f": probably {likely.cause}"

@@ -15,13 +15,16 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from scripts.digests import files_sha256, json_sha256, source_files
+from scripts.digests import files_sha256, json_sha256
 from scripts.recipes import variables
 from scripts.recipes.steps import RecipePlan, SourceFacts
 
 _PLANE = Path(__file__).parent.parent
 # What runs while a plan is carried out and decides bytes. The code that makes plans counts by the plans that it makes.
-_AT_WORK = ("gitsource/placing.py", "normalise.py", "normalise", "recipes/rustc.py", "wheels.py")
+_AT_WORK = (
+    *("build_paths.py", "embedded_sbom.py", "gitsource/placing.py", "normalise.py", "strict_wheel.py", "wheels.py"),
+    *("recipes/cargo_jobs.py", "recipes/rustc.py"),
+)
 
 
 def key(plan: RecipePlan) -> str:
@@ -49,10 +52,7 @@ def parts(plan: RecipePlan) -> dict[str, object]:
 
 
 def _code() -> str:
-    places = [_PLANE / name for name in _AT_WORK]
-    files = [place for place in places if place.is_file()]
-    files += [file for place in places if place.is_dir() for file in source_files(place)]
-    return files_sha256(_PLANE, files)
+    return files_sha256(_PLANE, [_PLANE / name for name in _AT_WORK])
 
 
 def _inherited(plan: RecipePlan) -> frozenset[str]:

@@ -15,6 +15,7 @@ def plan(place: Workplace) -> RecipePlan:
     product = place.target / "release" / BINARY
     steps = [
         *place.environment_steps(),
+        place.cargo_jobs_step(),
         *place.cargo_steps(manifest, lock),
         place.step(
             "compile the sidecar",

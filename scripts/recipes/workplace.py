@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.jobs import Jobs
-from scripts.recipes import rustc, variables
+from scripts.recipes import cargo_jobs, rustc, variables
 from scripts.recipes.steps import NestedState, Placement, Product, RecipePlan, SourceFacts, Step
 from scripts.recipes.toolchain import Toolchain, rust_of
 from scripts.stackfile import Stack
@@ -93,6 +93,11 @@ class Workplace:
             self.step("make the build environment", make, outputs=(self.python,)),
             self.step("fill the build environment from build.lock", fill, inputs=(tools.build_lock,)),
         ]
+
+    def cargo_jobs_step(self) -> Step:
+        """A number of jobs in the source's own cargo configuration may be none that every tool can read."""
+        argv = (self.toolchain.tool_python, "-m", cargo_jobs.__name__, str(self.src / ".cargo" / "config.toml"))
+        return self.step("leave the number of jobs to CARGO_BUILD_JOBS", argv, cwd=self.toolchain.root)
 
     def cargo_steps(self, manifest: Path, lock: Path) -> list[Step]:
         """cargo's wrapper of rustc, and all that the lock file names, fetched while the network may be used."""
