@@ -110,7 +110,8 @@ def fill(env: Environment, manifest: Manifest, torch_backend: str, renewed: list
     ours = layout.cache / f"{layout.stack}-artifacts.txt"
     ours.write_text("".join(requirement(artifact, layout.dist) for artifact in manifest.wheels), encoding="utf-8")
     variables = uv_environment()
-    torch = indexes.torch_arguments(manifest.packages["torch"], torch_backend, variables)
+    version = manifest.packages.get("torch")
+    torch = [] if version is None else indexes.torch_arguments(version, torch_backend, variables)
     reinstalled = [
         argument
         for artifact in renewed

@@ -57,7 +57,7 @@ def _environment(layout: Layout, stack: Stack, environ: dict[str, str]) -> Lock:
             *_LINUX,
             *(("--override", layout.relative(overrides)) if overrides.is_file() else ()),
             *(argument for name in unmade for argument in ("--no-emit-package", name)),
-            *indexes.torch_arguments(stack.packages["torch"].version, stack.torch_backend, environ),
+            *_torch(stack, environ),
         ),
     )
 
@@ -69,15 +69,20 @@ def _of_source_builds(layout: Layout, stack: Stack, environ: dict[str, str]) -> 
     """
     if stack.recipes is None:
         return []
-    torch = indexes.torch_arguments(stack.packages["torch"].version, stack.torch_backend, environ)
     return [
         Lock(
             layout.stack_dir / "build.in",
             layout.stack_dir / "build.lock",
             stack.python,
-            (*_LINUX, "--constraint", layout.relative(layout.lock), *torch),
+            (*_LINUX, "--constraint", layout.relative(layout.lock), *_torch(stack, environ)),
         )
     ]
+
+
+def _torch(stack: Stack, environ: dict[str, str]) -> list[str]:
+    """What uv must be told to find the stack's torch, if it has one."""
+    torch = stack.packages.get("torch")
+    return [] if torch is None else indexes.torch_arguments(torch.version, stack.torch_backend, environ)
 
 
 def _of_payload_tests(layout: Layout, stack: Stack, folder: Path) -> list[Lock]:
