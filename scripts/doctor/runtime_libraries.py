@@ -32,7 +32,7 @@ _DRIVERS_OWN = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 _MISSING = re.compile(r"(?m)^\s*(\S+) => not found")
 _TOO_NEW = re.compile(r"version `([^']+)' not found")
 _REFUSED = re.compile(r"object '([^']+)' from --preload cannot be preloaded \(([^)]+)\)")
-_BROKEN = re.compile(r"error while loading shared libraries: ([^\s:]+): (.+)")
+_BROKEN = re.compile(r"error while loading shared libraries: ([^:\n]+): (.+)")
 _UNDEFINED = re.compile(r"(?m)^undefined symbol: ([^\s,]+)[^(\n]*\(([^)]*)\)")
 _INTERPRETERS = re.compile(r"_?Py[A-Z_]|_Py")
 """Symbols of Python itself: the interpreter has them, and is not traced."""
@@ -73,7 +73,7 @@ def _loads(subject: Subject, _installed: Installed) -> Finding:
     missing = sorted(set(_MISSING.findall(text)) - _DRIVERS_OWN)
     if missing:
         return fail(f"not found: {', '.join(missing)}", required, _fix_for(subject, missing))
-    undefined = _undefined(text)
+    undefined = _undefined(text, {path.name for path in parts})
     if undefined:
         return fail(undefined, required, _rebuild(subject))
     return ok(f"{len(parts)} compiled parts can be loaded", required)
@@ -109,13 +109,18 @@ def _tracing(subject: Subject, parts: list[Path]) -> dict[str, str]:
     }
 
 
-def _undefined(text: str) -> str:
-    """The first symbol that nobody has, with the file that needs it; empty when there is none."""
+def _undefined(text: str, names: set[str]) -> str:
+    """The first symbol that nobody has, with the module that needs it; empty when there is none.
+
+    Python binds a module's symbols when it imports it. Those of other libraries may be bound later, or never.
+    """
     driverless = not _DRIVERS_OWN.isdisjoint(_MISSING.findall(text))
     symbols = [
         (symbol, file)
         for symbol, file in _UNDEFINED.findall(text)
-        if not _INTERPRETERS.match(symbol) and not (driverless and _DRIVERS_SYMBOLS.fullmatch(symbol))
+        if Path(file).name in names
+        and not _INTERPRETERS.match(symbol)
+        and not (driverless and _DRIVERS_SYMBOLS.fullmatch(symbol))
     ]
     if not symbols:
         return ""
