@@ -18,6 +18,7 @@ from scripts.recipes import dynamo, nested, sidecar, vllm
 from scripts.recipes.execution import Made, is_kept, run
 from scripts.recipes.keys import key, parts
 from scripts.recipes.requirements import check, lacking
+from scripts.recipes.showing import document
 from scripts.recipes.steps import NestedState, Product, RecipePlan, SourceFacts, Step
 from scripts.recipes.store import BuiltFile
 from scripts.recipes.toolchain import Toolchain, find
@@ -37,6 +38,7 @@ __all__ = [
     "Step",
     "Toolchain",
     "check",
+    "document",
     "facts",
     "find",
     "is_kept",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,10 +57,12 @@ def kept(plan: RecipePlan, layout: Layout) -> Made | None:
     return None if files is None else _made(layout, digest, files, cached=True)
 
 
-def run(plan: RecipePlan, checkout: Checkout, layout: Layout, console: Console, *, force: bool = False) -> Made:
+def run(
+    plan: RecipePlan, checkouts: Mapping[str, Checkout], layout: Layout, console: Console, *, force: bool = False
+) -> Made:
     """Make the products, unless they are kept. Raises `BuildError` with the likely cause, `PinError` for a wrong Rust.
 
-    `checkout` is the plan's source, whose facts must be those that the plan was made with.
+    `checkouts` has the plan's source; its facts must be those that the plan was made with.
     """
     present = None if force else kept(plan, layout)
     if present is not None:
@@ -69,7 +72,7 @@ def run(plan: RecipePlan, checkout: Checkout, layout: Layout, console: Console, 
         _say_how(plan, console)
         remove(plan.work)
         plan.work.mkdir(parents=True)
-        _place(plan, checkout)
+        _place(plan, checkouts[plan.source.name])
         check_toolchain_file(plan)
         for number, step in enumerate(plan.steps, 1):
             log = layout.logs / f"{plan.stack}-{plan.recipe}-{number:02}-{_slug(step.name)}.log"

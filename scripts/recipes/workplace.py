@@ -203,8 +203,10 @@ class Workplace:
     def _tools(self) -> dict[str, str]:
         """Name -> version of all that has a part in the outcome; `missing` for what is not on this machine."""
         rust = self.toolchain.rust[rust_of(self.stack, self.recipe)]
-        found = {**self.toolchain.versions, "cargo": rust.cargo, "rustc": rust.rustc}
         wanted = self.stack.tools
+        # A manifest has one list for all recipes: where one has a Rust of its own, its name says so.
+        suffix = "" if wanted is None or rust.name == wanted.rust else f"-{rust.name}"
+        found = {**self.toolchain.versions, f"cargo{suffix}": rust.cargo, f"rustc{suffix}": rust.rustc}
         if wanted is None or wanted.protoc is None:
             del found["protoc"]
         if wanted is None or wanted.cuda is None or self.recipe != "vllm":
