@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +16,33 @@ from scripts import commands, indexes
 
 # Locales whose numbers, order or letters differ most from English ones; what a machine has of them comes first.
 _FARTHEST = ("tr_tr", "de_de", "fr_fr", "ja_jp")
-_PLAIN = ("c", "posix", "en_us", "en_gb")
+_PLAIN = ("c.", "en_us", "en_gb")
 _UTF8 = "C.UTF-8"
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """How one build differs from another. `folder` is relative; `age` is the date of every input, in seconds."""
+    """How one build differs from another. `folder` is relative; `dated` is the date of every input, in seconds."""
 
     folder: str
     umask: int
     locale: str
     time_zone: str
     hash_seed: int
-    age: int
+    dated: int
 
     def document(self) -> dict[str, Any]:
-        return {**asdict(self), "umask": f"{self.umask:03o}"}
+        date = datetime.fromtimestamp(self.dated, UTC).date().isoformat()
+        return {**asdict(self), "umask": f"{self.umask:03o}", "dated": date}
 
 
 def pair(root: Path, environ: Mapping[str, str]) -> tuple[Conditions, Conditions]:
     """The conditions of the first and the second build. Zones are spelled out: not every machine knows the names."""
-    first = Conditions("a", 0o022, _UTF8, "UTC0", hash_seed=1, age=1_000_000_000)
+    first = Conditions("a", 0o022, _UTF8, "UTC0", hash_seed=1, dated=1_000_000_000)
     other = _another_locale(root, environ)
-    second = Conditions("in-another-place/with-a-longer-name", 0o077, other, "NPT-5:45", hash_seed=2, age=1_500_000_000)
+    second = Conditions(
+        "in-another-place/with-a-longer-name", 0o077, other, "NPT-5:45", hash_seed=2, dated=1_500_000_000
+    )
     return first, second
 
 

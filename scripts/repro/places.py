@@ -62,10 +62,10 @@ def make_project(inputs: Path, place: Path, under: Conditions) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
         target.chmod((0o777 if os.access(path, os.X_OK) else 0o666) & ~under.umask)
-        os.utime(target, (under.age, under.age))
+        os.utime(target, (under.dated, under.dated))
     for folder in sorted((path for path in project.rglob("*") if path.is_dir()), reverse=True):
         folder.chmod(0o777 & ~under.umask)
-        os.utime(folder, (under.age, under.age))
+        os.utime(folder, (under.dated, under.dated))
     for name in ("home", "tmp"):
         (place / name).mkdir()
 
