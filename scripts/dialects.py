@@ -31,21 +31,37 @@ class Parser:
     flags: tuple[str, ...]
 
 
+_ETCD = Program(
+    "etcd",
+    ("etcd", "--help"),
+    (
+        "--data-dir",
+        "--listen-client-urls",
+        "--advertise-client-urls",
+        "--listen-peer-urls",
+        "--initial-advertise-peer-urls",
+        "--initial-cluster",
+        "--unsafe-no-fsync",
+    ),
+)
+
+_FRONTEND = Program(
+    "frontend",
+    ("python", "-m", "dynamo.frontend", "--help"),
+    (
+        "--http-host",
+        "--http-port",
+        "--namespace",
+        "--discovery-backend",
+        "--request-plane",
+        "--event-plane",
+        "--router-min-initial-workers",
+    ),
+)
+
 DIALECTS: dict[str, tuple[Program | Parser, ...]] = {
     "dynamo-1.6": (
-        Program(
-            "etcd",
-            ("etcd", "--help"),
-            (
-                "--data-dir",
-                "--listen-client-urls",
-                "--advertise-client-urls",
-                "--listen-peer-urls",
-                "--initial-advertise-peer-urls",
-                "--initial-cluster",
-                "--unsafe-no-fsync",
-            ),
-        ),
+        _ETCD,
         Program(
             "engine",
             ("vllm-rs", "serve", "--help"),
@@ -76,20 +92,26 @@ DIALECTS: dict[str, tuple[Program | Parser, ...]] = {
             ("python", "-m", "dynamo.vllm.sidecar", "--help"),
             ("--grpc-endpoint", "--vllm-http-endpoint", "--namespace"),
         ),
+        _FRONTEND,
+    ),
+    # The researcher's stack: the sidecar is a program of its own, and a worker extension receives the weights.
+    "native-sidecar": (
+        _ETCD,
+        Program("engine", ("vllm-rs", "serve", "--help"), ("--host", "--port", "--grpc-port", "--python")),
+        Parser("python-engine", "vllm/engine/arg_utils.py", ("--worker-extension-cls",)),
         Program(
-            "frontend",
-            ("python", "-m", "dynamo.frontend", "--help"),
+            "sidecar",
+            ("dynamo-vllm-sidecar", "--help"),
             (
-                "--http-host",
-                "--http-port",
+                "--vllm-endpoint",
+                "--admin-endpoint",
+                "--model-path",
                 "--namespace",
-                "--discovery-backend",
-                "--request-plane",
-                "--event-plane",
-                "--router-min-initial-workers",
+                "--rl-discovery-model-name",
             ),
         ),
-    )
+        _FRONTEND,
+    ),
 }
 
 

@@ -47,6 +47,7 @@ def parts(plan: RecipePlan) -> dict[str, object]:
         "environment": _effective(own, plan),
         "products": [[product.name, product.kind] for product in plan.products],
         "tools": dict(plan.tools),
+        "platform": plan.platform,
         "locks": dict(plan.locks),
     }
 

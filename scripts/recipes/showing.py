@@ -22,6 +22,7 @@ def document(plan: RecipePlan) -> dict[str, Any]:
             for state in plan.nested
         ],
         "tools": dict(plan.tools),
+        "platform": plan.platform,
         "locks": dict(plan.locks),
         "rust": plan.rust,
         "jobs": {

@@ -121,6 +121,7 @@ class RecipePlan:
     steps: tuple[Step, ...]
     products: tuple[Product, ...]
     tools: Mapping[str, str]
+    platform: str
     locks: Mapping[str, str]
     nested: tuple[NestedState, ...]
     jobs: Jobs

@@ -175,6 +175,7 @@ class Workplace:
             steps=tuple(steps),
             products=products,
             tools=self._tools(),
+            platform=self.toolchain.platform,
             locks={"build.lock": self.toolchain.build_lock_sha256},
             nested=nested,
             jobs=self.jobs,
@@ -214,7 +215,7 @@ class Workplace:
         # git copies sources; what it copies is verified.
         del found["git"]
         named = {name: version or "missing" for name, version in found.items()}
-        return dict(sorted({**named, **self.toolchain.locked_tools, "platform": self.toolchain.platform}.items()))
+        return dict(sorted({**named, **self.toolchain.locked_tools}.items()))
 
     def _tokens(self) -> dict[str, str]:
         tools = self.toolchain
