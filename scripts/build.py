@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def _engine_products(layout: Layout, stack: Stack, workshop: Workshop | None) ->
 
 
 def _refuse(choices: Choices, stack: Stack) -> None:
-    if choices != NO_CHOICES:
+    if replace(choices, ignored_checks=()) != NO_CHOICES:
         raise UsageError(
             f"the stack {stack.name} builds nothing from source",
             expected="no --source, --allow-dirty or --jobs",

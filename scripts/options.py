@@ -19,12 +19,14 @@ class Choices:
     """What a caller may choose for a build from source.
 
     `sources`: name in the stack file -> a checkout or a mirror on this machine; `allow_dirty`: such a checkout may have
-    changes, and the manifest says so; `jobs`: compilers side by side, instead of a number from cores and memory.
+    changes, and the manifest says so; `jobs`: compilers side by side, instead of a number from cores and memory;
+    `ignored_checks`: what the doctor says of this machine, and the caller knows better.
     """
 
     sources: dict[str, Path] = field(default_factory=dict)
     allow_dirty: bool = False
     jobs: int | None = None
+    ignored_checks: tuple[str, ...] = ()
 
 
 NO_CHOICES = Choices()
@@ -79,7 +81,7 @@ def choices(options: argparse.Namespace) -> Choices:
         if name in given:
             raise UsageError(f"--source {name} is given twice", expected="once", found=f"{given[name]} and {path}")
         given[name] = path
-    return Choices(given, options.allow_dirty, options.jobs)
+    return Choices(given, options.allow_dirty, options.jobs, tuple(options.ignore_check))
 
 
 def _making(verb: argparse.ArgumentParser) -> None:
@@ -89,6 +91,13 @@ def _making(verb: argparse.ArgumentParser) -> None:
 
 
 def _sources(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--ignore-check",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="go on although this check of the doctor fails; may be repeated",
+    )
     group = verb.add_argument_group("stacks that are built from source")
     group.add_argument(
         "--source",

@@ -51,7 +51,7 @@ def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Ans
     if options.dry_run:
         return _dry_run(layout, inputs, building.plan(layout, inputs, only=options.only))
     if options.force or building.plan(layout, inputs, only=options.only):
-        _examine("build", options, layout)
+        _examine("build", options, layout, console)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console, force=options.force, only=options.only)
     if built.manifest is None:
@@ -64,19 +64,22 @@ def _install(options: argparse.Namespace, layout: Layout, console: Console) -> A
     if options.dry_run:
         return _dry_run(layout, inputs, [*building.plan(layout, inputs), *installing.plan(layout)])
     if building.plan(layout, inputs):
-        _examine("build", options, layout)
+        _examine("build", options, layout, console)
     if options.force or building.plan(layout, inputs) or installing.plan(layout):
-        _examine("install", options, layout)
+        _examine("install", options, layout, console)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console)
         installed = installing.install(layout, built.whole(), inputs.stack.torch_backend, console, force=options.force)
     return _done("install", layout, console, cached=built.cached and installed)
 
 
-def _examine(purpose: str, options: argparse.Namespace, layout: Layout) -> None:
+def _examine(purpose: str, options: argparse.Namespace, layout: Layout, console: Console) -> None:
     """Ask the doctor before anything is changed. Raises `DoctorError` with all that this machine lacks."""
     chosen = opts.choices(options)
-    doctor.require(layout.root, layout.stack, purpose, doctor.Options(jobs=chosen.jobs, sources=chosen.sources))
+    asked = doctor.Options(jobs=chosen.jobs, sources=chosen.sources)
+    results = doctor.require(layout.root, layout.stack, purpose, asked, ignored=chosen.ignored_checks)
+    for ignored in doctor.failures(results):
+        console.say(f"  {ignored.check.id}: {ignored.finding.found} (ignored)")
 
 
 def _lock(_options: argparse.Namespace, layout: Layout, console: Console) -> Answer:

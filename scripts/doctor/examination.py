@@ -20,7 +20,7 @@ from scripts.doctor.machine import Machine, RealMachine
 from scripts.doctor.redact import redacted
 from scripts.doctor.registry import Check, Finding, Result, fail, skip
 from scripts.doctor.subject import Options, Subject
-from scripts.errors import DoctorError
+from scripts.errors import DoctorError, UsageError
 
 LIMIT_S = 9.0
 """For all checks together. Every question has a shorter limit of its own."""
@@ -69,10 +69,20 @@ def require(
     *,
     machine: Machine | None = None,
     checks: Sequence[Check] = CHECKS,
+    ignored: Sequence[str] = (),
 ) -> list[Result]:
-    """`examine`, and raise `DoctorError` with every failed check and its fix when there is one."""
+    """`examine`, and raise `DoctorError` with every failed check and its fix when there is one.
+
+    Checks that are `ignored` may fail. Raises `UsageError` for an id that no check has.
+    """
+    unknown = sorted(set(ignored) - {check.id for check in checks})
+    if unknown:
+        raise UsageError(
+            f"there is no check named {', '.join(unknown)}",
+            hint="docs/troubleshooting.md   # lists them, as does ./noxw -s doctor",
+        )
     results = examine(root, stack, purpose, options, machine=machine, checks=checks)
-    failed = failures(results)
+    failed = [each for each in failures(results) if each.check.id not in ignored]
     if failed:
         raise refusal(failed, stack, purpose)
     return results

@@ -81,6 +81,7 @@ def _command(stack: str, choices: Choices) -> list[str]:
     for name, path in choices.sources.items():
         argv += ["--source", f"{name}={path.absolute()}"]
     argv += ["--allow-dirty"] if choices.allow_dirty else []
+    argv += [argument for check in choices.ignored_checks for argument in ("--ignore-check", check)]
     return argv + (["--jobs", str(choices.jobs)] if choices.jobs is not None else [])
 
 
