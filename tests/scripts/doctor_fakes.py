@@ -28,7 +28,8 @@ class FakeMachine:
     programs: dict[str, str] = field(default_factory=dict)
     """What PATH has: name -> path."""
     answers: dict[str, Answer | str] = field(default_factory=dict)
-    """`"cmake --version"` -> its output, or an `Answer` that is not a success."""
+    """`"cmake --version"` -> its output, or an `Answer` that is not a success; `"NAME=value cmake --version"` for a
+    question that is put with a variable, which comes first."""
     links: dict[str, str] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -124,7 +125,9 @@ class FakeMachine:
     def ask(self, argv: Sequence[str], limit_s: float = ASK_LIMIT_S, env: Mapping[str, str] | None = None) -> Answer:
         question = " ".join(argv)
         self.asked.append(question)
-        answer = self.answers.get(question, Answer(None, problem=f"{argv[0]}: No such file or directory"))
+        with_variables = " ".join([*(f"{name}={value}" for name, value in (env or {}).items()), question])
+        nobody = Answer(None, problem=f"no {Path(argv[0]).name}")
+        answer = self.answers.get(with_variables, self.answers.get(question, nobody))
         return Answer(0, answer) if isinstance(answer, str) else answer
 
     def addresses(self, name: str) -> tuple[str, ...]:
