@@ -144,6 +144,11 @@ def _made(root: Path) -> Iterator[Item]:
         if name.startswith(ENVIRONMENT) and not name.startswith(f"{ENVIRONMENT}{PARTIAL_PREFIX}"):
             stack = name.removeprefix(ENVIRONMENT)
             yield Item(name, "all", "an environment; ./noxw -s install makes it again", _users(stack))
+    for name in entries(root, ".cache"):
+        if name.endswith("-artifacts.txt"):
+            yield Item(
+                f".cache/{name}", "all", "what an install was told", (f"{name.removesuffix('-artifacts.txt')}.lock",)
+            )
     for name in entries(root, ".cache/state"):
         yield Item(f".cache/state/{name}", "all", "what was built into dist", (f"{Path(name).stem}.lock",))
     if "payload-tests" in entries(root, ".nox"):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.build import read_inputs
+from scripts.build_paths import BuildPaths
 from scripts.console import Console
 from scripts.exclusion import exclusive
 from scripts.layout import Layout
@@ -45,7 +46,10 @@ def repro(layout: Layout, console: Console, choices: Choices = NO_CHOICES) -> Re
             console.say("  not equal: once more in the first folder, under the first conditions")
             attempts.append(builds.next("third", first))
         unpinned = _unpinned(attempts[0].manifest)
-        files = comparison.compare([attempt.dist for attempt in attempts], pinned=not unpinned)
+        common = conditions.common_folders(layout.root, os.environ, compiled=stack.recipes is not None)
+        files = comparison.compare(
+            [attempt.dist for attempt in attempts], pinned=not unpinned, common=BuildPaths.of(common)
+        )
         return Report(
             stack=layout.stack,
             files=files,
@@ -84,7 +88,9 @@ def _explanations(
     first, second = attempts[:2]
     found = {}
     for result in files:
-        if not result.equal:
+        if result.held:
+            found[result.file] = [f"it holds {', '.join(result.held)}, which both builds had in common"]
+        elif not result.equal:
             one, other = first.dist / result.file, second.dist / result.file
             told = explaining.explained(one, other, (first.place, second.place))
             detailed = explaining.by_diffoscope(layout, one, other, console)

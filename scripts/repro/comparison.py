@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from scripts.build_paths import BuildPaths
 from scripts.digests import file_sha256
 
 
@@ -21,11 +22,15 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True)
 class FileResult:
-    """One file of `dist/<stack>`; `sha256` of each build in turn, None where it is absent."""
+    """One file of `dist/<stack>`; `sha256` of each build in turn, None where it is absent.
+
+    `held`: folders that all builds had in common and that are in the file. It would be another one without them.
+    """
 
     file: str
     level: Level
     sha256: tuple[str | None, ...]
+    held: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
@@ -38,14 +43,15 @@ def differing(first: Path, second: Path) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def compare(results: Sequence[Path], *, pinned: bool) -> list[FileResult]:
+def compare(results: Sequence[Path], *, pinned: bool, common: BuildPaths) -> list[FileResult]:
     """Every file of the first two results, which come from different folders, and of a third from the first's folder.
 
-    `pinned`: no input of the build was left to chance.
+    `pinned`: no input of the build was left to chance. `common` are folders that the builds shared.
     """
     digests = [_digests(folder) for folder in results]
     names = sorted(set().union(*digests))
-    return [_judged(name, tuple(each.get(name) for each in digests), pinned=pinned) for name in names]
+    judged = [_judged(name, tuple(each.get(name) for each in digests), pinned=pinned) for name in names]
+    return [_without_common(result, results[0], common) if result.equal else result for result in judged]
 
 
 def _judged(name: str, found: tuple[str | None, ...], *, pinned: bool) -> FileResult:
@@ -55,6 +61,13 @@ def _judged(name: str, found: tuple[str | None, ...], *, pinned: bool) -> FileRe
     if first is not None and again == [first]:
         return FileResult(name, Level.SAME_PATH, found)
     return FileResult(name, Level.INPUTS if pinned else Level.UNPINNED, found)
+
+
+def _without_common(result: FileResult, folder: Path, common: BuildPaths) -> FileResult:
+    """Equal bytes prove nothing of a path that was the same in both builds. Our wheels are stored: it can be seen."""
+    with (folder / result.file).open("rb") as stream:
+        held = tuple(sorted(common.found_in(stream)))
+    return replace(result, level=Level.SAME_PATH, held=held) if held else result
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -66,6 +66,16 @@ def variables(under: Conditions, place: Path, environ: Mapping[str, str]) -> dic
     return commands.child_environment(kept, added)
 
 
+def common_folders(root: Path, environ: Mapping[str, str], *, compiled: bool) -> list[str]:
+    """Folders that both builds have in common: the real project's, and, where anything is compiled, its tools' homes.
+
+    What is put together from published files may well hold paths of the machine that they were made on.
+    """
+    homes = {**_found_from_home(environ), **environ}
+    shared = [homes.get(name, "") for name in ("CARGO_HOME", "RUSTUP_HOME", "UV_CACHE_DIR", "PYENV_ROOT")]
+    return [str(root), *(path for path in shared if compiled and path.startswith("/"))]
+
+
 def _found_from_home(environ: Mapping[str, str]) -> dict[str, str]:
     """What programs find below the real home unless a variable names it: toolchains, caches, package sources."""
     home = Path(environ.get("HOME") or Path.home())

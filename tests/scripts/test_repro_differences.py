@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.build_paths import BuildPaths
 from scripts.console import Console
 from scripts.layout import Layout
 from scripts.repro.comparison import Level, compare
@@ -137,13 +138,23 @@ def test_levels_are_what_was_seen(tmp_path: Path, pinned: bool, lowest: Level) -
     first = {"equal": "1", "path": "/a", "clock": "1", "gone": "1"}
     second = {"equal": "1", "path": "/b", "clock": "2", "new": "1"}
     third = {"equal": "1", "path": "/a", "clock": "3", "gone": "1"}
-    found = compare(results(tmp_path, first, second, third), pinned=pinned)
+    found = compare(results(tmp_path, first, second, third), pinned=pinned, common=BuildPaths.of([]))
     assert {result.file: result.level for result in found} == {
         "equal": Level.DIFFERENT_PATH,
         "path": Level.SAME_PATH,
         "clock": lowest,
         "gone": Level.SAME_PATH,
         "new": lowest,
+    }
+
+
+def test_a_folder_that_both_builds_shared_is_no_proof(tmp_path: Path) -> None:
+    both = {"clean": "#!python", "shebang": "#!/home/me/project/.nox/bin/python", "longer": "/home/me/projects"}
+    found = compare(results(tmp_path, both, both), pinned=True, common=BuildPaths.of(["/home/me/project"]))
+    assert {result.file: (result.level, result.held) for result in found} == {
+        "clean": (Level.DIFFERENT_PATH, ()),
+        "longer": (Level.DIFFERENT_PATH, ()),
+        "shebang": (Level.SAME_PATH, ("/home/me/project",)),
     }
 
 
