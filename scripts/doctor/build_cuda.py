@@ -14,6 +14,9 @@ from scripts.doctor.build_compilers import device
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
 from scripts.doctor.subject import Subject
 
+LIMIT_S = 2.0
+"""For the nvcc of each place."""
+
 NEWEST_HOST_COMPILER = re.compile(r"gcc versions later than (\d+) are not supported")
 
 
@@ -33,7 +36,7 @@ def toolkit(subject: Subject) -> Toolkit | None:
     places += [_resolved(subject, on_path).rpartition("/bin/")[0]] if on_path else []
     found = []
     for place in dict.fromkeys(filter(None, places)):
-        answer = subject.ask(f"{place}/bin/nvcc", "--version")
+        answer = subject.ask(f"{place}/bin/nvcc", "--version", limit_s=LIMIT_S)
         release = re.search(r"release (\d+\.\d+)", answer.output)
         if answer.good and release:
             found.append(Toolkit(place, versions.parse(release.group(1)) or ()))

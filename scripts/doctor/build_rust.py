@@ -8,6 +8,9 @@ from scripts.doctor.locked import versions as locked_versions
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
 from scripts.doctor.subject import Subject
 
+LIMIT_S = 2.0
+"""For each of several questions that one check puts one after the other."""
+
 OLDEST_PROTOC = (3, 15)
 INCLUDED = "google/protobuf/struct.proto"
 LIBRARIES = {"hwloc": "libhwloc-dev", "libudev": "libudev-dev"}
@@ -41,12 +44,12 @@ def _has(subject: Subject, pin: str) -> bool:
     chosen = {"RUSTUP_TOOLCHAIN": pin}
     if subject.which("rustup") is None:
         return False
-    return all(subject.ask(program, "--version", env=chosen).good for program in ("rustc", "cargo"))
+    return all(subject.ask(program, "--version", limit_s=LIMIT_S, env=chosen).good for program in ("rustc", "cargo"))
 
 
 def _in_use(subject: Subject) -> str | None:
     """The release that rustc and cargo are of when nobody chooses: `1.95.0`."""
-    said = [subject.says([program, "--version"]) for program in ("rustc", "cargo")]
+    said = [subject.says([program, "--version"], LIMIT_S) for program in ("rustc", "cargo")]
     return None if None in said else (said[0] or "").split()[1]
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from scripts.doctor.subject import Subject
 
+LIMIT_S = 2.0
+"""For each Python that is there."""
+
 _QUESTION = (
     "import importlib.util as u, os, sys, sysconfig as s;"
     "print(repr((sys.version_info[:3], sys.prefix == sys.base_prefix, s.get_path('include'),"
@@ -43,7 +46,7 @@ def find(subject: Subject, minor: str) -> Interpreter | None:
 
 def ask(subject: Subject, path: str) -> Interpreter | None:
     """The Python at `path`; None when it does not run, or belongs to an environment."""
-    answer = subject.ask(path, "-I", "-S", "-c", _QUESTION)
+    answer = subject.ask(path, "-I", "-S", "-c", _QUESTION, limit_s=LIMIT_S)
     if not answer.good:
         return None
     try:

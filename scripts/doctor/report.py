@@ -10,7 +10,7 @@ from scripts.doctor.registry import GROUPS, STATUSES, Result
 
 _SHOWN = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "skip": "skip"}
 _COLOURS = {"ok": "32", "warn": "33", "fail": "31;1", "skip": "2"}
-_TITLE = 22
+_TITLE = 26
 _INDENT = 8
 _WIDTH = 110
 
