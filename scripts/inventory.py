@@ -56,7 +56,7 @@ class _Document(BaseModel):
 
 @dataclass(frozen=True)
 class Recorded:
-    """The inventory that lies in an environment: path -> entry in its written form; None when it cannot be read.
+    """The inventory that lies in an environment: path -> entry in its written form; None when no line can be read.
 
     `intact`: it is what was written, byte for byte. `seal` is of what was written, unless that very field was changed.
     """
@@ -109,9 +109,20 @@ def load(root: Path) -> Recorded | None:
         document = _Document.model_validate(json.loads(content))
     except ValueError:
         match = _SEAL.search(content)
-        return Recorded(None if match is None else match[1].decode(), None, intact=False)
+        return Recorded(None if match is None else match[1].decode(), _legible(content) or None, intact=False)
     intact = document.seal == seal(document.entries) and document.text().encode() == content
     return Recorded(document.seal, document.entries, intact)
+
+
+def _legible(content: bytes) -> dict[str, str]:
+    """What is left of a document that is no JSON any more: it has a line for each entry."""
+    found: dict[str, object] = {}
+    for line in content.splitlines():
+        try:
+            found |= json.loads(b"{%s}" % line.strip(b","))
+        except ValueError:
+            continue
+    return {path: each for path, each in found.items() if isinstance(each, str) and path != "seal"}
 
 
 def _walk(folder: str, cut: int, found: dict[str, Entry], files: list[tuple[str, int]]) -> None:

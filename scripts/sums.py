@@ -23,6 +23,11 @@ class Sums:
     digests: dict[str, str]
     seal: str | None
     intact: bool
+    text: str
+
+    def mentions(self, name: str, digest: str = "") -> bool:
+        """Whether a name, after a digest if one is given, stands somewhere in the file, in whatever line."""
+        return f"{digest}  {name}" in self.text
 
 
 def render(digests: Mapping[str, str]) -> str:
@@ -39,12 +44,11 @@ def seal(digests: Mapping[str, str]) -> str:
 def read(content: bytes) -> Sums:
     """What the file says, and whether it is whole."""
     text = content.decode("utf-8", errors="replace")
-    head, _, body = text.partition("\n")
-    first = _SEAL.fullmatch(head)
-    lines = [_LINE.fullmatch(line) for line in body.split("\n")]
+    first = _SEAL.match(text)
+    lines = [_LINE.fullmatch(line) for line in text.split("\n")]
     digests = {line[2]: line[1] for line in lines if line is not None}
     intact = first is not None and content == render(digests).encode() and first[1] == seal(digests)
-    return Sums(digests, None if first is None else first[1], intact)
+    return Sums(digests, None if first is None else first[1], intact, text)
 
 
 def _body(digests: Mapping[str, str]) -> str:

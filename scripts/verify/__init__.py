@@ -40,6 +40,10 @@ def verify(layout: Layout, console: Console, *, environment: bool = True) -> Rep
             installed = verify_environment(layout, dist.manifest, dist.whole)
         report.checked["entries in the environment"] = len(installed.entries)
     if dist.manifest is not None:
+        changed = inputs.dirty(dist.manifest)
+        report.notes += (
+            [f"built from changed files of {', '.join(changed)}, which no revision names"] if changed else []
+        )
         report.findings += inputs.compare(layout, present, dist.manifest)
         with console.step("look into the artifacts"):
             outcome = verify_artifacts(layout, dist.manifest, present.stack, dist.whole)

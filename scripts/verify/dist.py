@@ -88,16 +88,25 @@ def _told(recorded: Sums | None, manifest: Manifest | None, present: Mapping[str
     """Name -> the digest that it should have, as far as anything tells it."""
     if recorded is not None and recorded.intact:
         return recorded.digests
-    lines = {} if recorded is None else recorded.digests
     if manifest is None:
-        return {name: digest for name, digest in lines.items() if name in present}
+        return {} if recorded is None else _believed(recorded, present)
     ours = {artifact.file: artifact.sha256 for artifact in manifest.artifacts}
     names = (*ours, *_DOCUMENTS, manifests.MANIFEST_NAME)
     now = {name: present[name] for name in names if name in present}
     if recorded is None or recorded.seal == sums.seal(now):
         # The seal is of exactly these files, or nothing speaks against those that the manifest does not have.
         return {**now, **ours}
-    return {name: _likelier(now.get(name), lines.get(name), ours.get(name)) for name in names}
+    believed = _believed(recorded, present)
+    return {name: _likelier(now.get(name), believed.get(name), ours.get(name)) for name in names}
+
+
+def _believed(recorded: Sums, present: Mapping[str, str]) -> dict[str, str]:
+    """What is left in sums that were changed: for each file that they mention, its digest, or another one."""
+    return {
+        name: digest if recorded.mentions(name, digest) else recorded.digests.get(name, "something else")
+        for name, digest in present.items()
+        if recorded.mentions(name)
+    }
 
 
 def _likelier(present: str | None, line: str | None, manifest: str | None) -> str:

@@ -47,7 +47,7 @@ def compare(layout: Layout, present: Present, manifest: Manifest) -> Iterator[Fi
         yield Finding("inputs", file, "is of another stack", layout.stack, manifest.stack)
     elif lock != manifest.lock.sha256:
         yield Finding("inputs", manifest.lock.path, "has changed since the build", manifest.lock.sha256, lock)
-    elif present.inputs is not None and present.inputs != manifest.inputs:
+    elif present.inputs is not None and present.inputs != manifest.inputs and not dirty(manifest):
         yield Finding(
             "inputs",
             file,
@@ -55,9 +55,11 @@ def compare(layout: Layout, present: Present, manifest: Manifest) -> Iterator[Fi
             present.inputs,
             manifest.inputs,
         )
-    dirty = [source.name for source in manifest.sources if source.dirty]
-    if dirty:
-        yield Finding("inputs", file, "was built from changed files", "the sources' own files", ", ".join(dirty))
+
+
+def dirty(manifest: Manifest) -> list[str]:
+    """The sources whose files were not those of their revision: the caller of the build has allowed it."""
+    return [source.name for source in manifest.sources if source.dirty]
 
 
 def _unreadable(layout: Layout, error: BuildPlaneError) -> Finding:

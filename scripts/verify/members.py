@@ -47,8 +47,10 @@ def read(path: Path, dist_info: str, build_folder: Path) -> Members:
     """Every member of a wheel. Raises one of `DAMAGED` when the archive cannot be opened at all."""
     needle = f"{build_folder}/".encode()
     with zipfile.ZipFile(path) as opened:
-        problems = list(archive.problems(path, opened))
         infos = opened.infolist()
+        if any(info.header_offset < 0 for info in infos):
+            raise zipfile.BadZipFile("its directory is not where its end says")
+        problems = list(archive.problems(path, opened))
         # zipfile may be read from several threads; hashing lets them run.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             members = list(pool.map(lambda info: _member(opened, info, needle), infos))
