@@ -13,7 +13,6 @@ from scripts.errors import BuildError
 from scripts.gitsource import submodules
 from scripts.gitsource.git import Git, Repository, create, failed
 from scripts.gitsource.present import Present
-from scripts.gitsource.verification import entries
 
 _PINNED = "refs/heads/pinned"
 _LOCAL = (("protocol.file.allow", "always"),)
@@ -38,7 +37,7 @@ def fetch(git: Git, folder: Path, origin: Origin, revision: str, *, history: boo
 
     Raises `BuildError` naming the likely cause. Nothing is verified here.
     """
-    at = create(git, folder)
+    at = create(folder)
     _fetch(git, at, origin, revision, history=history)
     git.ask(
         at,
@@ -49,7 +48,7 @@ def fetch(git: Git, folder: Path, origin: Origin, revision: str, *, history: boo
         revision,
         what=f"checking out {revision} of {origin.repository}",
     )
-    for recorded in submodules.recorded(git, at, revision, entries(git, at, revision)):
+    for recorded in submodules.recorded(git, at, revision):
         fetch(git, folder / recorded.path, origin.submodule(recorded), recorded.revision, history=False)
 
 
@@ -66,9 +65,9 @@ def _fetch(git: Git, at: Repository, origin: Origin, revision: str, *, history: 
     options = ["--quiet", "--no-recurse-submodules"]
     if history:
         # With a place of its own for what is fetched git takes the tags of that history along, and no other tag.
-        options += ["--update-shallow", url, f"+{revision}:{_PINNED}"]
+        options += ["--update-shallow", "--", url, f"+{revision}:{_PINNED}"]
     else:
-        options += ["--depth=1", "--no-tags", url, revision]
+        options += ["--depth=1", "--no-tags", "--", url, revision]
     if present is not None:
         options.insert(0, f"--upload-pack={_trusting(present)}")
     answer = git.attempt(at, "fetch", *options, settings=_LOCAL if submodules.is_local(url) else ())

@@ -44,7 +44,6 @@ _FIXED = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_DEFAULT_HASH": "sha1",
     "LC_ALL": "C",
     "LANGUAGE": "",
 }
@@ -71,6 +70,8 @@ _SETTINGS = (
 # fixed core.abbrev keeps the version that setuptools-scm makes independent of how many objects a clone has.
 _CONFIGURATION = """\
 [core]
+\trepositoryformatversion = 0
+\tbare = false
 \tautocrlf = false
 \tfileMode = true
 \tsymlinks = true
@@ -192,13 +193,12 @@ def failed(what: str, answer: Answer, *, subject: str, hint: str | None = None) 
     )
 
 
-def create(git: Git, folder: Path) -> Repository:
-    """A new, empty repository in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = Repository.own(folder)
-    git.ask(made, "init", "--quiet", "--template=", what="making a repository")
-    with (folder / ".git" / "config").open("a", encoding="utf-8") as config:
-        config.write(_CONFIGURATION)
-    (folder / ".git" / "info").mkdir(exist_ok=True)
-    (folder / ".git" / "info" / "attributes").write_text(_ATTRIBUTES, encoding="utf-8")
-    return made
+def create(folder: Path) -> Repository:
+    """A new, empty repository in `folder`, with nothing of the machine's templates and defaults in it."""
+    made = folder / ".git"
+    for name in ("objects", "refs/heads", "info"):
+        (made / name).mkdir(parents=True)
+    (made / "HEAD").write_text("ref: refs/heads/none\n", encoding="utf-8")
+    (made / "config").write_text(_CONFIGURATION, encoding="utf-8")
+    (made / "info" / "attributes").write_text(_ATTRIBUTES, encoding="utf-8")
+    return Repository.own(folder)

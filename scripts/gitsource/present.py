@@ -6,6 +6,7 @@ Not even its index: git is told to take no optional lock, and compares the files
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import tempfile
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts.errors import BuildError, UsageError
+from scripts.gitsource import verification
 from scripts.gitsource.git import Git, Repository, failed
-from scripts.gitsource.verification import Facts, read
 
 _SHOWN = 20
 
@@ -29,7 +30,7 @@ class Present:
     path: Path
     store: Path
     bare: bool
-    facts: Facts
+    revision: str
     submodules: Mapping[str, Present] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
 
@@ -47,30 +48,35 @@ def look(git: Git, path: Path, revision: str) -> Present:
         )
     at = Repository.foreign(path)
     store, bare = _identify(git, at)
-    quoted = shlex.quote(str(path))
-    if git.attempt(at, "cat-file", "-e", f"{revision}^{{commit}}").returncode != 0:
-        raise BuildError(
-            f"{path} does not have the revision",
-            expected=revision,
-            found=f"no such commit; HEAD is {_head(git, at)}",
-            where=str(path),
-            hint=f"git -C {quoted} fetch origin {revision}",
-        )
-    if bare:
-        return Present(path, store, bare, read(git, at, revision))
     head = _head(git, at)
     if head != revision:
+        _refuse_another(git, at, revision, head, bare=bare)
+    if bare:
+        return Present(path, store, bare, revision)
+    submodules = _submodules(git, path, verification.links(verification.entries(git, at, revision)))
+    inside = [f"{link}/{line}" for link, each in submodules.items() for line in each.changes]
+    return Present(path, store, bare, revision, submodules, (*_changes(git, at, revision), *inside))
+
+
+def _refuse_another(git: Git, at: Repository, revision: str, head: str, *, bare: bool) -> None:
+    """HEAD is not the revision: a mirror has it all the same, or it is refused."""
+    quoted = shlex.quote(str(at.folder))
+    if git.attempt(at, "cat-file", "-e", f"{revision}^{{commit}}").returncode != 0:
         raise BuildError(
-            f"{path} is at another revision",
+            f"{at.folder} does not have the revision",
+            expected=revision,
+            found=f"no such commit; HEAD is {head}",
+            where=str(at.folder),
+            hint=f"git -C {quoted} fetch origin {revision}",
+        )
+    if not bare:
+        raise BuildError(
+            f"{at.folder} is at another revision",
             expected=revision,
             found=head,
-            where=str(path),
+            where=str(at.folder),
             hint=f"git -C {quoted} checkout --detach {revision}",
         )
-    facts = read(git, at, revision)
-    submodules = _submodules(git, path, facts)
-    inside = [f"{link}/{line}" for link, each in submodules.items() for line in each.changes]
-    return Present(path, store, bare, facts, submodules, (*_changes(git, at, revision), *inside))
 
 
 def refuse_changes(present: Present) -> None:
@@ -81,7 +87,7 @@ def refuse_changes(present: Present) -> None:
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     raise BuildError(
         f"{present.path} is dirty",
-        expected=f"exactly the files of {present.facts.revision}",
+        expected=f"exactly the files of {present.revision}",
         found="\n    ".join([f"{len(lines)} paths that differ:", *lines[:_SHOWN], *more]),
         where=str(present.path),
         hint=f"git -C {shlex.quote(str(present.path))} status   # commit or stash it, or build it with --allow-dirty",
@@ -90,11 +96,11 @@ def refuse_changes(present: Present) -> None:
 
 def _identify(git: Git, at: Repository) -> tuple[Path, bool]:
     """Where the objects lie, and whether there are no working files."""
-    answer = git.attempt(at, "rev-parse", "--is-bare-repository", "--git-dir", "--git-common-dir")
-    if answer.returncode != 0 and "not a git repository" not in answer.messages:
+    answer = git.attempt(at, "rev-parse", "--is-bare-repository", "--git-dir", "--git-common-dir", "--show-toplevel")
+    if answer.returncode != 0 and not re.search("not a git repository|in a work tree", answer.messages):
         raise failed(f"looking into {at.folder}", answer, subject=str(at.folder))
-    is_bare, git_dir, common = answer.text.splitlines() if answer.returncode == 0 else ("", "", "")
-    root = git_dir if is_bare == "true" else git.attempt(at, "rev-parse", "--show-toplevel").text
+    is_bare, git_dir, common, top = [*answer.text.splitlines(), "", "", "", ""][:4]
+    root = git_dir if is_bare == "true" else top
     # Neither a folder inside a checkout nor its .git is what was meant.
     if not root or (at.folder / root).resolve() != at.folder:
         raise UsageError(
@@ -111,8 +117,8 @@ def _head(git: Git, at: Repository) -> str:
     return answer.text if answer.returncode == 0 else "no commit yet"
 
 
-def _submodules(git: Git, path: Path, facts: Facts) -> dict[str, Present]:
-    missing = [f"{link} at {revision}" for link, revision in facts.links.items() if not (path / link / ".git").exists()]
+def _submodules(git: Git, path: Path, links: Mapping[str, str]) -> dict[str, Present]:
+    missing = [f"{link} at {revision}" for link, revision in links.items() if not (path / link / ".git").exists()]
     if missing:
         raise BuildError(
             f"{path} lacks submodules",
@@ -121,7 +127,7 @@ def _submodules(git: Git, path: Path, facts: Facts) -> dict[str, Present]:
             where=str(path),
             hint=f"git -C {shlex.quote(str(path))} submodule update --init --recursive",
         )
-    return {link: look(git, path / link, revision) for link, revision in sorted(facts.links.items())}
+    return {link: look(git, path / link, revision) for link, revision in sorted(links.items())}
 
 
 def _changes(git: Git, at: Repository, revision: str) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from scripts.errors import BuildError
+from scripts.gitsource import verification
 from scripts.gitsource.git import Git, Repository
-from scripts.gitsource.trees import SUBMODULE, Entry
 
 _REMOTE = re.compile(r"(https?|ssh|git)://.+")
-_SCP = re.compile(r"[^/:]+:(?!:).+")
+_SCP = re.compile(r"[A-Za-z0-9_][^/:]*:(?!:|//).+")
 """`git@host:path`; two colons would name a program that git is to run."""
 
 
@@ -25,9 +24,11 @@ class Recorded:
     address: str | None
 
 
-def recorded(git: Git, at: Repository, revision: str, entries: Mapping[str, Entry]) -> list[Recorded]:
-    """The submodules of a revision, whose `entries` are known."""
-    links = {path: entry.oid for path, entry in entries.items() if entry.mode == SUBMODULE}
+def recorded(git: Git, at: Repository, revision: str) -> list[Recorded]:
+    """The submodules of a revision that is checked out at `at`."""
+    if not (at.folder / ".gitmodules").exists():
+        return []  # if there are submodules all the same, they are missed, and named, when the files are verified
+    links = verification.links(verification.entries(git, at, revision))
     if not links:
         return []
     answer = git.attempt(at, "config", "--blob", f"{revision}:.gitmodules", "--null", "--list")

@@ -57,6 +57,11 @@ def tree_id(entries: Mapping[str, Entry]) -> str:
     raise AssertionError("the root folder comes last")
 
 
+def commit_id(commit: bytes) -> str:
+    """The id of a commit, as git keeps it."""
+    return _object_id("commit", commit)
+
+
 def differences(expected: Mapping[str, Entry], found: Mapping[str, Entry]) -> list[str]:
     """What is not as expected, one line per path, in order."""
     lines = []

@@ -1,12 +1,13 @@
 """Is a checkout made here still the revision, byte for byte? From the commit's id down to every file.
 
-The revision is the hash of the commit, which git checks when it reads it; the commit names its tree; and the tree's id
-is worked out anew from the working files. A submodule is judged in the same way, by the revision in its parent.
+The revision is the hash of the commit, which names its tree; and the tree's id is worked out anew from the working
+files. A submodule is judged in the same way, by the revision in its parent.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from scripts.gitsource.git import Git, Repository
 from scripts.gitsource.trees import SUBMODULE, Entry
 
 _SHOWN = 20
-_COMMITTED = re.compile(r"^committer .*> (?P<seconds>[0-9]+) [+-][0-9]{4}$", re.MULTILINE)
+_COMMIT = re.compile(
+    rb"tree (?P<tree>[0-9a-f]{40})\n(?:(?!committer )[^\n]+\n)*committer [^\n]*> (?P<seconds>[0-9]+) [+-][0-9]{4}\n"
+)
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,6 @@ class Facts:
     tree: str
     epoch: int
     entries: dict[str, Entry]
-
-    @property
-    def links(self) -> dict[str, str]:
-        """Its submodules: path -> revision."""
-        return {path: entry.oid for path, entry in self.entries.items() if entry.mode == SUBMODULE}
 
 
 @dataclass(frozen=True)
@@ -45,14 +43,14 @@ class Verified:
 
 def read(git: Git, at: Repository, revision: str) -> Facts:
     """What the repository has under `revision`. Raises `BuildError` when it lacks it, or it is damaged."""
-    what = f"reading the revision {revision}"
-    # Here git works out the commit's hash, and stops when it is another than its name.
-    tree = git.ask(at, "rev-parse", f"{revision}^{{tree}}", what=what).text
-    commit = git.ask(at, "cat-file", "commit", revision, what=what).output.decode("utf-8", errors="replace")
-    committed = _COMMITTED.search(commit.partition("\n\n")[0])
-    if committed is None:
-        raise BuildError(f"the revision {revision} does not say when it was committed", where=str(at.folder))
-    return Facts(revision, tree, int(committed["seconds"]), entries(git, at, revision))
+    commit = git.ask(at, "cat-file", "commit", revision, what=f"reading the revision {revision}").output
+    found = trees.commit_id(commit)
+    if found != revision:
+        raise BuildError("the repository has another commit under this id", expected=revision, found=found)
+    head = _COMMIT.match(commit)
+    if head is None:
+        raise BuildError(f"{revision} does not say when it was committed, or names no tree", where=str(at.folder))
+    return Facts(revision, head["tree"].decode(), int(head["seconds"]), entries(git, at, revision))
 
 
 def entries(git: Git, at: Repository, revision: str) -> dict[str, Entry]:
@@ -61,20 +59,26 @@ def entries(git: Git, at: Repository, revision: str) -> dict[str, Entry]:
     return dict(_entry(record) for record in listed.records())
 
 
+def links(entries: Mapping[str, Entry]) -> dict[str, str]:
+    """The submodules among the entries: path -> revision."""
+    return {path: entry.oid for path, entry in entries.items() if entry.mode == SUBMODULE}
+
+
 def check(git: Git, folder: Path, revision: str) -> Verified:
     """The checkout in `folder`, verified with all its submodules. Raises `BuildError` that names what is not right."""
     head = _head(folder)
     if head != revision:
         raise BuildError("HEAD is another revision", expected=revision, found=head, where=str(folder))
     facts = read(git, Repository.own(folder), revision)
-    found = trees.listing(folder, facts.links)
+    recorded = links(facts.entries)
+    found = trees.listing(folder, recorded)
     wrong = trees.differences(facts.entries, found)
     if wrong or trees.tree_id(found) != facts.tree:
         raise _unlike(folder, facts, found, wrong)
     submodules = []
-    for path, recorded in sorted(facts.links.items()):
-        submodules.append(Submodule(path, recorded))
-        below = check(git, folder / path, recorded).submodules
+    for path, link in sorted(recorded.items()):
+        submodules.append(Submodule(path, link))
+        below = check(git, folder / path, link).submodules
         submodules += [Submodule(f"{path}/{each.path}", each.revision) for each in below]
     return Verified(facts, tuple(submodules))
 

@@ -46,6 +46,11 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
+    return upstream.simple(tmp_path_factory.mktemp("up") / "vllm")
+
+
+@pytest.fixture(scope="module")
 def nest(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
     return upstream.with_submodules(tmp_path_factory.mktemp("nest"))
 
@@ -55,21 +60,10 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "the project", "test")
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, nest: Upstream) -> Layout:
-    """A project whose cache has the source; only to be copied."""
-    layout = Layout(tmp_path_factory.mktemp("filled"), "test")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        upstream.isolate(monkeypatch, layout.root / "gitconfig")
-        obtain(layout, "vllm", pinned(nest), Console(io.StringIO()))
-    return layout
-
-
 @pytest.fixture
-def cached(layout: Layout, filled: Layout, nest: Upstream) -> Path:
-    """The source in the test's own cache."""
-    shutil.copytree(filled.root, layout.root, symlinks=True)
-    return layout.cache / "git" / f"vllm-{nest.head}"
+def cached(layout: Layout, vllm: Upstream) -> Path:
+    """The source in the cache."""
+    return obtain(layout, "vllm", pinned(vllm), Console(io.StringIO())).path
 
 
 @contextlib.contextmanager
@@ -82,23 +76,14 @@ def unreachable(repository: Upstream) -> Iterator[None]:
         away.rename(repository.folder)
 
 
-def test_a_whole_one_is_used_without_asking_the_repository(
-    layout: Layout, cached: Path, nest: Upstream, console: Console
-) -> None:
+def test_a_whole_one_is_used_without_asking_the_repository(layout: Layout, nest: Upstream, console: Console) -> None:
     source = pinned(nest)
-    before = upstream.snapshot(cached)
+    first = obtain(layout, "vllm", source, console)
+    before = upstream.snapshot(first.path)
     with unreachable(nest):
-        found = obtain(layout, "vllm", source, console)
-    assert (found.path, found.revision, len(found.submodules)) == (cached, nest.head, 2)
+        assert obtain(layout, "vllm", source, console) == first
     assert said(console).count(": cached") == 1
-    assert upstream.snapshot(cached) == before
-
-
-def _edit(folder: Path) -> None:
-    # As long as it was, and dated as it was: only its bytes tell.
-    before = (folder / "top").stat()
-    (folder / "top").write_text("2\n")
-    os.utime(folder / "top", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert upstream.snapshot(first.path) == before
 
 
 def _write(path: Path) -> None:
@@ -106,57 +91,70 @@ def _write(path: Path) -> None:
     path.write_text("9\n")
 
 
+def _edit_unseen(folder: Path) -> None:
+    """As long as it was and dated as it was: only the bytes tell."""
+    before = (folder / "run.sh").stat()
+    (folder / "run.sh").write_text("#!/bin/ls\n")
+    os.utime(folder / "run.sh", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def _replace_the_commit(folder: Path) -> None:
     """Under the id of the revision the repository now has another commit."""
     revision = git(folder, "rev-parse", "HEAD")
     other = git(folder, "commit-tree", "-m", "another", f"{revision}^{{tree}}")
     objects = folder / ".git" / "objects"
-    target = objects / revision[:2] / revision[2:]
-    for pack in list((objects / "pack").iterdir()):
-        pack.rename(folder.parent / pack.name)
-    for pack in sorted(folder.parent.glob("*.pack")):
-        with pack.open("rb") as handle:
-            subprocess.run(["git", "unpack-objects", "-q"], cwd=folder, stdin=handle, check=True)
-    for pack in folder.parent.glob("pack-*"):
+    for pack in [path.rename(folder.parent / path.name) for path in (objects / "pack").iterdir()]:
+        if pack.suffix == ".pack":
+            with pack.open("rb") as handle:
+                subprocess.run(["git", "unpack-objects", "-q"], cwd=folder, stdin=handle, check=True)
         pack.unlink()
-    target.unlink()
-    shutil.copy(objects / other[:2] / other[2:], target)
+    (objects / revision[:2] / revision[2:]).unlink()
+    shutil.copy(objects / other[:2] / other[2:], objects / revision[:2] / revision[2:])
 
 
 SPOILS: dict[str, Callable[[Path], object]] = {
-    "changed: top": _edit,
-    "missing: top": lambda folder: (folder / "top").unlink(),
-    "mode 100755 instead of 100644: top": lambda folder: (folder / "top").chmod(0o755),
-    "not in the revision: added": lambda folder: (folder / "added").touch(),
+    "changed: run.sh": _edit_unseen,
+    "missing: run.sh": lambda folder: (folder / "run.sh").unlink(),
+    "mode 100755 instead of 100644: run.sh": lambda folder: (folder / "run.sh").chmod(0o755),
+    "not in the revision: added": lambda folder: _write(folder / "added"),
     "not in the revision: build/ignored.o": lambda folder: _write(folder / "build" / "ignored.o"),
-    "not in the revision: third_party/.git": lambda folder: _write(folder / "third_party" / ".git"),
+    "not in the revision: src/.git": lambda folder: _write(folder / "src" / ".git"),
     "HEAD is another revision": lambda folder: git(folder, "commit", "--quiet", "--allow-empty", "-m", "x"),
-    "changed: deep": lambda folder: _write(folder / "third_party" / "middle" / "below" / "deep"),
-    "missing: third_party/middle": lambda folder: shutil.rmtree(folder / "third_party" / "middle"),
-    "hash mismatch": _replace_the_commit,
+    "another commit under this id": _replace_the_commit,
     "no repository": lambda folder: shutil.rmtree(folder / ".git"),
 }
 
 
 @pytest.mark.parametrize("named", SPOILS)
 def test_what_was_changed_is_found_named_and_fetched_again(
-    layout: Layout, cached: Path, nest: Upstream, console: Console, named: str
+    layout: Layout, cached: Path, vllm: Upstream, console: Console, named: str
 ) -> None:
     SPOILS[named](cached)
-    obtain(layout, "vllm", pinned(nest), console)
+    obtain(layout, "vllm", pinned(vllm), console)
     assert f"{cached.name} is not what was put there, and is fetched again" in said(console)
     assert named in said(console)
-    assert (cached / "third_party" / "middle" / "below" / "deep").read_text() == "1\n"
+    assert (cached / "run.sh").read_text() == "#!/bin/sh\n"
     assert git(cached, "status", "--porcelain", "--ignored") == ""
-    assert not (cached / "build").exists()
+
+
+@pytest.mark.parametrize("named", ["changed: deep", "missing: third_party/middle"])
+def test_submodules_are_looked_at_in_the_same_way(layout: Layout, nest: Upstream, console: Console, named: str) -> None:
+    middle = obtain(layout, "vllm", pinned(nest), Console(io.StringIO())).path / "third_party" / "middle"
+    if named == "changed: deep":
+        _write(middle / "below" / "deep")
+    else:
+        shutil.rmtree(middle)
+    obtain(layout, "vllm", pinned(nest), console)
+    assert named in said(console)
+    assert (middle / "below" / "deep").read_text() == "1\n"
 
 
 def test_what_was_changed_and_cannot_be_fetched_again_is_not_used(
-    layout: Layout, cached: Path, nest: Upstream, console: Console
+    layout: Layout, cached: Path, vllm: Upstream, console: Console
 ) -> None:
-    source = pinned(nest)
-    _edit(cached)
-    with unreachable(nest), pytest.raises(BuildError, match="there is no such repository"):
+    source = pinned(vllm)
+    _edit_unseen(cached)
+    with unreachable(vllm), pytest.raises(BuildError, match="there is no such repository"):
         obtain(layout, "vllm", source, console)
     assert in_the_cache(layout) == []
 
@@ -171,8 +169,8 @@ def _process(layout: Layout, repository: str, revision: str) -> subprocess.Popen
     )
 
 
-def test_builds_at_once_fetch_once(layout: Layout, nest: Upstream) -> None:
-    processes = [_process(layout, nest.address, nest.head) for _ in range(3)]
+def test_builds_at_once_fetch_once(layout: Layout, vllm: Upstream) -> None:
+    processes = [_process(layout, vllm.address, vllm.head) for _ in range(3)]
     answers = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], answers
     assert len({path for path, _ in answers}) == 1
@@ -201,15 +199,15 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(
 
 
 def test_what_a_killed_fetch_left_is_removed_and_what_a_living_one_writes_stays(
-    layout: Layout, nest: Upstream, console: Console
+    layout: Layout, vllm: Upstream, console: Console
 ) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     cache = layout.cache / "git"
-    (cache / f".partial-{dead.pid}-vllm-{nest.head}" / "src").mkdir(parents=True)
+    (cache / f".partial-{dead.pid}-vllm-{vllm.head}" / "src").mkdir(parents=True)
     (cache / ".partial-1-other").mkdir()
-    obtain(layout, "vllm", pinned(nest), console)
-    assert in_the_cache(layout) == [".partial-1-other", f"vllm-{nest.head}"]
+    obtain(layout, "vllm", pinned(vllm), console)
+    assert in_the_cache(layout) == [".partial-1-other", f"vllm-{vllm.head}"]
 
 
 def test_a_full_disk_is_said_and_what_was_half_written_is_removed(layout: Layout, tmp_path: Path) -> None:

@@ -59,6 +59,15 @@ def clone(tmp_path: Path, cloned: Path) -> Path:
 
 
 @pytest.fixture
+def plain(tmp_path: Path, vllm: Upstream) -> Path:
+    """A clone without submodules, of the test's own, with something built in it."""
+    made = vllm.clone(tmp_path / "clone")
+    (made / "build").mkdir()
+    (made / "build" / "ignored.o").touch()
+    return made
+
+
+@pytest.fixture
 def source(nest: Upstream) -> GitSource:
     """The source as a stack file has it, at an address where nobody answers."""
     nowhere = nest.folder.with_name("nowhere")
@@ -133,37 +142,45 @@ def test_a_folder_that_is_no_checkout_is_the_callers_mistake(
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "M top": lambda clone: (clone / "top").write_text("2\n"),
-    "D top": lambda clone: (clone / "top").unlink(),
-    "?? new": lambda clone: (clone / "new").touch(),
-    "T top": lambda clone: ((clone / "top").unlink(), (clone / "top").symlink_to("build")),
-    "staged forced.o": lambda clone: (
+    "M run.sh": lambda clone: (clone / "run.sh").write_text("#!/bin/bash\n"),
+    "M src/main.c": lambda clone: (clone / "src" / "main.c").chmod(0o755),
+    "D run.sh": lambda clone: (clone / "run.sh").unlink(),
+    "T run.sh": lambda clone: ((clone / "run.sh").unlink(), (clone / "run.sh").symlink_to("src")),
+    "?? src/new": lambda clone: (clone / "src" / "new").touch(),
+    "staged build/forced.o": lambda clone: (
         (clone / "build" / "forced.o").touch(),
-        (clone / "forced.o").touch(),
-        (clone / ".git" / "info" / "exclude").write_text("forced.o\n"),
-        git(clone, "add", "--force", "forced.o"),
+        git(clone, "add", "--force", "build/forced.o"),
     ),
     "M .gitignore": lambda clone: (
-        (clone / ".gitignore").write_text("all/\n"),
+        (clone / ".gitignore").write_text("*\n"),
         git(clone, "update-index", "--assume-unchanged", ".gitignore"),
     ),
-    "third_party/middle/below/M deep": lambda clone: (clone / DEEP).write_text("9\n"),
-    "third_party/middle/?? new": lambda clone: (clone / "third_party" / "middle" / "new").touch(),
 }
 
 
 @pytest.mark.parametrize("line", CHANGES)
 def test_a_dirty_checkout_is_refused_with_the_list(
-    layout: Layout, nest: Upstream, source: GitSource, clone: Path, console: Console, *, line: str
+    layout: Layout, vllm: Upstream, plain: Path, console: Console, line: str
 ) -> None:
-    CHANGES[line](clone)
-    before = upstream.snapshot(clone)
+    CHANGES[line](plain)
+    before = upstream.snapshot(plain)
+    with pytest.raises(BuildError, match="is dirty") as caught:
+        obtain(layout, "vllm", pinned(vllm), console, given=plain)
+    assert line in (caught.value.found or "")
+    assert caught.value.expected == f"exactly the files of {vllm.head}"
+    assert not (layout.cache / "git").exists()
+    assert upstream.snapshot(plain) == before
+
+
+def test_what_is_changed_in_submodules_makes_a_checkout_dirty(
+    layout: Layout, source: GitSource, clone: Path, console: Console
+) -> None:
+    (clone / DEEP).write_text("9\n")
+    (clone / "third_party" / "middle" / "new").touch()
     with pytest.raises(BuildError, match="is dirty") as caught:
         obtain(layout, "vllm", source, console, given=clone)
-    assert line in (caught.value.found or "")
-    assert caught.value.expected == f"exactly the files of {nest.head}"
-    assert not (layout.cache / "git").exists()
-    assert upstream.snapshot(clone) == before
+    assert "third_party/middle/below/M deep" in (caught.value.found or "")
+    assert "third_party/middle/?? new" in (caught.value.found or "")
 
 
 def test_a_dirty_checkout_that_is_allowed_is_copied_as_it_is_beside_the_clean_one(
@@ -200,23 +217,24 @@ def tree_by_git(folder: Path, scratch: Path) -> str:
 
 
 def test_each_state_of_a_dirty_checkout_has_a_tree_of_its_own(
-    layout: Layout, nest: Upstream, source: GitSource, clone: Path, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, console: Console
 ) -> None:
     trees = []
     for text in ("first\n", "second\n", "first\n"):
-        (clone / "new").write_text(text)
-        found = obtain(layout, "vllm", source, console, given=clone, allow_dirty=True)
+        (plain / "new").write_text(text)
+        found = obtain(layout, "vllm", pinned(vllm), console, given=plain, allow_dirty=True)
         assert (found.path / "new").read_text() == text
         trees.append(found.tree)
     assert trees[0] != trees[1]
     assert trees[0] == trees[2]
+    assert f"{plain} is dirty (paths that differ: 1), and is copied as it is" in said(console)
 
 
 def test_allowing_dirt_changes_nothing_for_a_clean_checkout(
-    layout: Layout, nest: Upstream, source: GitSource, clone: Path, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, console: Console
 ) -> None:
-    found = obtain(layout, "vllm", source, console, given=clone, allow_dirty=True)
-    assert (found.dirty, found.path.name) == (False, f"vllm-{nest.head}")
+    found = obtain(layout, "vllm", pinned(vllm), console, given=plain, allow_dirty=True)
+    assert (found.dirty, found.path.name) == (False, f"vllm-{vllm.head}")
 
 
 def test_a_link_that_took_the_place_of_a_folder_is_copied_and_not_followed(
@@ -234,11 +252,11 @@ def test_a_link_that_took_the_place_of_a_folder_is_copied_and_not_followed(
 
 
 def test_a_repository_inside_a_dirty_checkout_that_is_no_submodule_is_named(
-    layout: Layout, nest: Upstream, source: GitSource, clone: Path, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, console: Console
 ) -> None:
-    Upstream.make(clone / "experiment", {"x": "x"})
+    Upstream.make(plain / "experiment", {"x": "x"})
     with pytest.raises(BuildError, match="repositories inside that are not its submodules") as caught:
-        obtain(layout, "vllm", source, console, given=clone, allow_dirty=True)
+        obtain(layout, "vllm", pinned(vllm), console, given=plain, allow_dirty=True)
     assert "experiment" in (caught.value.found or "")
 
 
@@ -357,11 +375,3 @@ def test_a_partial_clone_that_lacks_files_is_said_to_be_one(
         obtain(layout, "vllm", pinned(vllm), console, given=partial)
     assert str(partial) in (caught.value.hint or "")
     assert in_the_cache(layout) == []
-
-
-def test_who_is_copied_dirty_is_told_so(
-    layout: Layout, nest: Upstream, source: GitSource, clone: Path, console: Console
-) -> None:
-    (clone / "new").touch()
-    obtain(layout, "vllm", source, console, given=clone, allow_dirty=True)
-    assert f"{clone} is dirty (paths that differ: 1), and is copied as it is" in said(console)
