@@ -166,9 +166,16 @@ class Git:
         finally:
             output.unlink(missing_ok=True)
 
-    def ask(self, at: Repository, *arguments: str, what: str, environ: Mapping[str, str] | None = None) -> Answer:
+    def ask(
+        self,
+        at: Repository,
+        *arguments: str,
+        what: str,
+        settings: tuple[tuple[str, str], ...] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> Answer:
         """`attempt`, and raise `BuildError` when it ended with another status than 0."""
-        answer = self.attempt(at, *arguments, environ=environ)
+        answer = self.attempt(at, *arguments, settings=settings, environ=environ)
         if answer.returncode != 0:
             raise failed(what, answer, subject=str(at.folder))
         return answer

@@ -163,9 +163,9 @@ def _fetched(wanted: _Wanted, there: Present | None, console: Console) -> tuple[
         described = _described(wanted, Repository.own(partial), wanted.repository, fetchable=False)
     pointers = trees.lfs_pointers(wanted.folder, verified.facts.entries)
     if pointers:
+        shown = [*pointers[:_POINTERS_SHOWN], *(["…"] if len(pointers) > _POINTERS_SHOWN else [])]
         console.say(
-            f"  {wanted.title}: the contents of {len(pointers)} files are kept by Git LFS and not fetched: "
-            + ", ".join([*pointers[:_POINTERS_SHOWN], *(["…"] if len(pointers) > _POINTERS_SHOWN else [])])
+            f"  {wanted.title}: not fetched, as Git LFS keeps the contents (files: {len(pointers)}): {', '.join(shown)}"
         )
     return verified, described
 

@@ -144,6 +144,8 @@ def _changes(git: Git, at: Repository, revision: str) -> list[str]:
             *("status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignored=no", "--no-renames"),
             *("--ignore-submodules=all", "--no-ahead-behind"),
             what=what,
+            # Git LFS keeps each file that it is shown: not in somebody's checkout.
+            settings=(("lfs.storage", scratch),),
             environ=index,
         )
     found = dict.fromkeys(f"{record[:2].strip()} {record[3:]}" for record in status.records())

@@ -172,6 +172,18 @@ def test_a_dirty_checkout_is_refused_with_the_list(
     assert upstream.snapshot(plain) == before
 
 
+def test_what_git_lfs_keeps_of_files_that_it_is_shown_is_not_put_into_the_checkout(
+    layout: Layout, vllm: Upstream, plain: Path, console: Console
+) -> None:
+    """The filter stands for Git LFS, which keeps each file that it cleans in the folder that `lfs.storage` names."""
+    keep = 'storage=$(git config lfs.storage || echo .git/lfs); mkdir -p "$storage"; touch "$storage/kept"; cat'
+    git(plain, "config", "filter.lfs.clean", keep)
+    (plain / ".git" / "info" / "attributes").write_text("*.c filter=lfs\n")
+    before = upstream.snapshot(plain)
+    obtain(layout, "vllm", pinned(vllm), console, given=plain)
+    assert upstream.snapshot(plain) == before
+
+
 def test_what_is_changed_in_submodules_makes_a_checkout_dirty(
     layout: Layout, source: GitSource, clone: Path, console: Console
 ) -> None:
