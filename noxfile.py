@@ -153,10 +153,11 @@ def test(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, mypy strict, the import contracts, shellcheck."""
+    """ruff, mypy strict, the import contracts, shellcheck, and whether generated pages are those of the code."""
     tool(session, "-m", "ruff", "check", ".")
     tool(session, "-m", "ruff", "format", "--check", ".")
     tool(session, "-m", "mypy")
     # The payload is no part of the tool environment: its folder is named for the import contracts alone.
     program(session, "lint-imports", PYTHONPATH=str(ROOT / "harness" / "payload"))
     program(session, "shellcheck", "noxw", ".ci/run")
+    tool(session, "-m", "scripts.doctor.docs", "--check")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scripts import build as building
+from scripts import clean as cleaning
 from scripts import doctor
 from scripts import install as installing
 from scripts import options as opts
@@ -16,6 +17,8 @@ from scripts.exclusion import exclusive
 from scripts.layout import Layout
 from scripts.locks import lock_all
 from scripts.models import fetch_model
+from scripts.repro import repro
+from scripts.verify import verify
 
 NOT_OK = 1
 
@@ -51,7 +54,7 @@ def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Ans
     if options.dry_run:
         return _dry_run(layout, inputs, building.plan(layout, inputs, only=options.only))
     if options.force or building.plan(layout, inputs, only=options.only):
-        _examine("build", options, layout, console)
+        _examine("build", options, layout, console, recipes=tuple(options.only) or None)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console, force=options.force, only=options.only)
     if built.manifest is None:
@@ -73,10 +76,16 @@ def _install(options: argparse.Namespace, layout: Layout, console: Console) -> A
     return _done("install", layout, console, cached=built.cached and installed)
 
 
-def _examine(purpose: str, options: argparse.Namespace, layout: Layout, console: Console) -> None:
+def _examine(
+    purpose: str,
+    options: argparse.Namespace,
+    layout: Layout,
+    console: Console,
+    recipes: tuple[str, ...] | None = None,
+) -> None:
     """Ask the doctor before anything is changed. Raises `DoctorError` with all that this machine lacks."""
     chosen = opts.choices(options)
-    asked = doctor.Options(jobs=chosen.jobs, sources=chosen.sources)
+    asked = doctor.Options(jobs=chosen.jobs, sources=chosen.sources, recipes=recipes)
     results = doctor.require(layout.root, layout.stack, purpose, asked, ignored=chosen.ignored_checks)
     for ignored in doctor.failures(results):
         console.say(f"  {ignored.check.id}: {ignored.finding.found} (ignored)")
@@ -95,21 +104,15 @@ def _fetch_model(options: argparse.Namespace, layout: Layout, console: Console) 
 
 
 def _verify(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    from scripts.verify import verify
-
     with exclusive(layout.mutex, console):
         return _judged(verify(layout, console, environment=not options.dist_only))
 
 
 def _repro(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    from scripts.repro import repro
-
     return _judged(repro(layout, console, opts.choices(options)))
 
 
 def _clean(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    from scripts import clean as cleaning
-
     report = cleaning.clean(
         layout,
         console,
