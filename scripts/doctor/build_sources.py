@@ -63,14 +63,16 @@ def _given(subject: Subject, name: str, path: Path, source: SourceFacts, require
     if subject.machine.exists(path / ".git") and found != source.revision:
         fix = f"{git} fetch origin {source.revision} && {git} checkout --detach {source.revision}"
         return fail(f"{name}: {path} is at {found}", f"{name} at {source.revision}", fix)
-    missing = subject.says(["git", "-C", str(path), "submodule", "status"]) or ""
-    if any(line.startswith("-") for line in missing.splitlines()):
-        return fail(f"{name}: {path} lacks submodules", required, f"{git} submodule update --init --recursive")
+    status = subject.ask("git", "-C", str(path), "submodule", "status").output
+    # A line is `-REVISION PATH` where nothing is checked out.
+    lacking = [line[1:].split() for line in status.splitlines() if line.startswith("-")]
+    if lacking:
+        named = ", ".join(f"{each[-1]} at {each[0]}" for each in lacking)
+        return fail(f"{name}: {path} lacks submodules: {named}", required, f"{git} submodule update --init --recursive")
     tags = _without_tags(subject, path)
     if source.version is None and tags:
-        return fail(
-            f"{name}: {path} {tags}", "a version in the stack file, or tags to make it from", f"{git} fetch {_DEEPER}"
-        )
+        wanted = f"{name} at {source.revision} with tags to make its version from, or a version in the stack file"
+        return fail(f"{name}: {path} {tags}", wanted, f"{git} fetch {_DEEPER}")
     changed = subject.ask("git", "-C", str(path), "status", "--porcelain")
     if changed.good and changed.output.strip():
         count = len(changed.output.strip().splitlines())
