@@ -18,7 +18,8 @@ def check(product: Product, path: Path) -> None:
     if product.kind == "wheel":
         _check_wheel(product, path)
     else:
-        _check_program(product.name, path.open("rb").read(len(_ELF)), path)
+        with path.open("rb") as program:
+            _check_program(product.name, program.read(len(_ELF)), path)
         if not path.stat().st_mode & _EXECUTABLE_BITS:
             raise BuildError(f"{product.name} is not executable", where=str(path))
 

@@ -12,7 +12,7 @@ afterwards.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.digests import files_sha256, json_sha256
@@ -41,7 +41,7 @@ def parts(plan: RecipePlan) -> dict[str, object]:
         "source": _source(plan.source),
         "nested": {state.name: state.revision for state in plan.nested},
         "steps": [
-            {"name": step.name, "argv": [_shown(part, plan) for part in step.argv], "env": _effective(step.env, plan)}
+            {"name": step.name, "argv": _command(step.argv, plan), "env": _effective(step.env, plan)}
             for step in plan.steps
         ],
         "environment": _effective(own, plan),
@@ -75,11 +75,12 @@ def _effective(env: Mapping[str, str], plan: RecipePlan) -> dict[str, str]:
     return {name: _shown(value, plan) for name, value in env.items() if name not in variables.NOT_IN_KEY}
 
 
+def _command(argv: Sequence[str], plan: RecipePlan) -> list[str]:
+    epoch = plan.environment["SOURCE_DATE_EPOCH"]
+    return ["<epoch>" if part == epoch else _shown(part, plan) for part in argv]
+
+
 def _shown(text: str, plan: RecipePlan) -> str:
     """`text` with the machine's paths replaced by what they are, the longest first."""
     known = sorted((path for path in plan.tokens if path), key=len, reverse=True)
-    shown = re.sub("|".join(map(re.escape, known)), lambda match: plan.tokens[match[0]], text)
-    return shown.replace(str(plan.source.epoch), "<epoch>") if plan.source.epoch else _EPOCH.sub("<epoch>", shown)
-
-
-_EPOCH = re.compile(r"<commit time of [0-9a-f]+>")
+    return re.sub("|".join(map(re.escape, known)), lambda match: plan.tokens[match[0]], text)

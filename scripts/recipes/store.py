@@ -83,9 +83,13 @@ def _is_whole(path: Path, file: BuiltFile) -> bool:
     return path.is_file() and path.stat().st_size == file.size and file_sha256(path) == file.sha256
 
 
+def _copy(path: Path, target: Path) -> None:
+    shutil.copyfile(path, target)
+
+
 def _taken(product: Product, path: Path, folder: Path, version: str) -> BuiltFile:
     copy = folder / path.name
-    shutil.copyfile(path, copy)
+    _copy(path, copy)
     copy.chmod(0o755 if product.kind == "binary" else 0o644)
     if product.kind == "wheel":
         version = str(parse_wheel_filename(path.name)[1])

@@ -157,3 +157,45 @@ def test_a_child_asks_to_end_with_its_parent(tmp_path: Path) -> None:
     )
     finished = commands.run([sys.executable, "-c", script], cwd=tmp_path, env=os.environ, log=tmp_path / "log")
     assert finished.output == "SIGTERM\n"
+
+
+def test_a_child_has_the_umask_that_it_is_given(tmp_path: Path) -> None:
+    umasks = [
+        commands.run(["sh", "-c", "umask"], cwd=tmp_path, env=os.environ, log=tmp_path / "log", umask=mask).output
+        for mask in (0o022, 0o077)
+    ]
+    assert umasks == ["0022\n", "0077\n"]
+
+
+def test_a_watch_is_called_while_the_child_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child ends because the watch has seen it."""
+    monkeypatch.setattr(commands, "WATCH_EVERY_S", 0.02)
+    script = "echo begun; while ! test -e seen; do sleep 0.02; done"
+
+    def watch() -> None:
+        if "begun" in (tmp_path / "log").read_text():
+            (tmp_path / "seen").touch()
+
+    finished = commands.run(
+        ["sh", "-c", script], cwd=tmp_path, env=os.environ, log=tmp_path / "log", limit_s=30.0, watch=watch
+    )
+    assert (finished.returncode, finished.expired) == (0, False)
+
+
+def test_a_watched_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "WATCH_EVERY_S", 0.02)
+    finished = commands.run(
+        ["sleep", "60"], cwd=tmp_path, env=os.environ, log=tmp_path / "log", limit_s=0.1, watch=lambda: None
+    )
+    assert finished.expired
+
+
+def test_a_question_writes_nothing(tmp_path: Path) -> None:
+    finished = commands.ask(["sh", "-c", "echo out; echo err >&2; exit 3"], cwd=tmp_path, env=os.environ)
+    assert finished is not None
+    assert (finished.returncode, finished.output) == (3, "out\nerr\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_question_to_nobody_has_no_answer(tmp_path: Path) -> None:
+    assert commands.ask(["no-such-program"], cwd=tmp_path, env=os.environ) is None
