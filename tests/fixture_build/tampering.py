@@ -23,11 +23,11 @@ def absent(path: Path, aside: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def flipped(path: Path, position: int, aside: Path) -> Iterator[None]:
-    """One bit of the byte at `position` is another for the block."""
+def flipped(path: Path, part: float, aside: Path) -> Iterator[None]:
+    """One bit of one byte is another for the block: the first one's at `part` 0.0, the last one's at 1.0."""
     with absent(path, aside) as kept:
         data = bytearray(kept.read_bytes())
-        data[position] ^= 1
+        data[round(part * (len(data) - 1))] ^= 1
         path.write_bytes(data)
         shutil.copystat(kept, path)
         yield

@@ -1,1 +1,1 @@
-"""A stand-in of a test for the engine's package."""
+"""What the Python engine is told."""

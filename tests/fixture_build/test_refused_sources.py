@@ -1,0 +1,128 @@
+"""F19: a source that is not exactly the pinned one is refused before anything is built, in full words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fixture_project import Project
+
+from tests.sources import repositories
+from tests.sources.repositories import Repository, git
+
+DOCTOR, BUILD = 10, 20
+PAST_THE_DOCTOR = ("--ignore-check", "build.sources")
+
+
+def refusal(project: Project, *options: str, status: int = BUILD) -> str:
+    """What a build of vllm is told; nothing was built."""
+    answer = project.run("build", "--only", "vllm", *options, status=status)
+    assert not project.layout.manifest.exists()
+    assert not list(project.layout.dist.glob("*.whl"))
+    return answer.said
+
+
+def test_an_abbreviated_revision(fresh: Project) -> None:
+    full = fresh.sources["vllm"].revision
+    fresh.edit_stack(full, full[:7])
+    said = refusal(fresh)
+    assert "sources.vllm.revision" in said
+    assert "40 lower-case hex digits" in said
+    assert "a server does not serve an abbreviated one, and it can become ambiguous" in said
+    assert f"'{full[:7]}' (7 characters)" in said
+
+
+def test_a_revision_that_the_repository_does_not_have(fresh: Project) -> None:
+    fresh.edit_stack(fresh.sources["vllm"].revision, "0123456789" * 4)
+    assert "0123456789" * 4 in refusal(fresh)
+
+
+def moved_on(checkout: Path) -> str:
+    return repositories.commit(checkout, "vllm/more.py", '"""More."""\n')
+
+
+def edited(checkout: Path) -> str:
+    (checkout / "vllm" / "__init__.py").write_text("changed = True\n")
+    return "vllm/__init__.py"
+
+
+def with_a_stray_file(checkout: Path) -> str:
+    (checkout / "vllm" / "stray.py").write_text("stray = True\n")
+    return "vllm/stray.py"
+
+
+def without_its_submodule(checkout: Path) -> str:
+    git(checkout, "submodule", "--quiet", "deinit", "--force", repositories.SUBMODULE)
+    return repositories.SUBMODULE
+
+
+def with_another_submodule(checkout: Path) -> str:
+    return repositories.commit(checkout / repositories.SUBMODULE, "frames.h", "/* another */\n")
+
+
+@pytest.mark.parametrize("spoil", [moved_on, edited, with_a_stray_file, without_its_submodule, with_another_submodule])
+def test_a_checkout_that_is_not_what_the_stack_pins(
+    fresh: Project, tmp_path: Path, spoil: Callable[[Path], str]
+) -> None:
+    vllm = fresh.sources["vllm"]
+    checkout = repositories.clone(vllm, tmp_path / "checkout")
+    found = spoil(checkout)
+    said = refusal(fresh, "--source", f"vllm={checkout}", *PAST_THE_DOCTOR)
+    assert found in said
+    pinned = fresh.sources["frames"] if "submodule" in spoil.__name__ else vllm
+    assert pinned.revision in said
+
+
+@pytest.mark.parametrize("spoil", [moved_on, without_its_submodule])
+def test_what_the_doctor_sees_of_it_is_said_before_anything_is_done(
+    fresh: Project, tmp_path: Path, spoil: Callable[[Path], str]
+) -> None:
+    checkout = repositories.clone(fresh.sources["vllm"], tmp_path / "checkout")
+    found = spoil(checkout)
+    said = refusal(fresh, "--source", f"vllm={checkout}", status=DOCTOR)
+    assert found in said
+    assert fresh.sources["frames" if "submodule" in spoil.__name__ else "vllm"].revision in said
+
+
+@pytest.mark.parametrize(("options", "status"), [((), DOCTOR), (PAST_THE_DOCTOR, BUILD)])
+def test_a_shallow_clone_whose_tags_are_missing(
+    fresh: Project, tmp_path: Path, options: tuple[str, ...], status: int
+) -> None:
+    vllm = fresh.sources["vllm"]
+    checkout = repositories.clone(vllm, tmp_path / "shallow", "--depth", "1", "--no-tags")
+    said = refusal(fresh, "--source", f"vllm={checkout}", *options, status=status)
+    assert "tag" in said
+    assert vllm.revision in said
+
+
+def test_a_shallow_clone_will_do_when_the_stack_names_the_version(fresh: Project, tmp_path: Path) -> None:
+    vllm = fresh.sources["vllm"]
+    fresh.edit_stack(f'revision = "{vllm.revision}"', f'revision = "{vllm.revision}"\nversion = "0.26.0"')
+    checkout = repositories.clone(vllm, tmp_path / "shallow", "--depth", "1", "--no-tags")
+    fresh.run("build", "--only", "vllm", "--source", f"vllm={checkout}")
+    assert list(fresh.layout.dist.glob("vllm-0.26.0-*.whl"))
+
+
+def test_changes_that_are_allowed_are_built_and_the_manifest_says_so(fresh: Project, tmp_path: Path) -> None:
+    checkout = repositories.clone(fresh.sources["vllm"], tmp_path / "checkout")
+    (checkout / "vllm" / "__init__.py").write_text("changed = True\n")
+    fresh.run("install", "--source", f"vllm={checkout}", "--allow-dirty")
+    dirty = {each["name"]: each["dirty"] for each in fresh.manifest["sources"]}
+    assert dirty == {"vllm": True, "dynamo": False}
+    (module,) = fresh.layout.environment.glob("lib/*/site-packages/vllm/__init__.py")
+    assert module.read_text() == "changed = True\n"
+    assert fresh.run("verify").document["ok"]
+
+
+def test_a_revision_on_no_branch_is_fetched_all_the_same(fresh: Project, own_sources: dict[str, Repository]) -> None:
+    """As the head of somebody's pull request, which is pinned in full and never merged."""
+    vllm = own_sources["vllm"]
+    revision = repositories.commit(vllm.folder, "vllm/more.py", '"""More."""\n')
+    git(vllm.folder, "tag", "v0.27.0")
+    git(vllm.folder, "checkout", "--quiet", "--detach")
+    git(vllm.folder, "branch", "--force", "main", vllm.revision)
+    fresh.edit_stack(fresh.sources["vllm"].address, vllm.address)
+    fresh.edit_stack(vllm.revision, revision)
+    fresh.run("build", "--only", "vllm")
+    assert list(fresh.layout.dist.glob("vllm-0.27.0-*.whl"))

@@ -1,0 +1,60 @@
+"""Different folder, umask, locale, time zone and home, and the same bytes; the sources would show it otherwise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import fixture_project
+import pytest
+from fixture_project import Project, contents
+
+from tests.sources.repositories import HERE
+
+
+def test_another_folder_umask_locale_time_zone_and_home(
+    installed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by `repro`: a person's own second build, in a folder with spaces, with nothing kept from the first."""
+    other = fixture_project.make(tmp_path / "another place" / "with a longer name", installed.sources)
+    home = tmp_path / "another home"
+    home.mkdir()
+    kept = {
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
+        "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
+    }
+    before = os.umask(0o077)
+    try:
+        other.run("build", HOME=str(home), LC_ALL="C", LANG="C", TZ="Asia/Kathmandu", **kept)
+    finally:
+        os.umask(before)
+    assert contents(other.layout.dist) == contents(installed.layout.dist)
+
+
+def test_repro_reports_that_every_artifact_is_equal(installed: Project) -> None:
+    document = installed.run("repro").document
+    assert document["ok"]
+
+
+@pytest.mark.parametrize(
+    ("source", "workspace", "product"),
+    [
+        ("vllm", "rust", "vllm-rs"),
+        ("dynamo", "", "dynamo-vllm-sidecar"),
+        ("dynamo", "lib/bindings/python", "lib_core.so"),
+    ],
+)
+def test_without_the_flags_of_the_recipes_the_same_sources_differ(
+    tmp_path: Path, source: str, workspace: str, product: str
+) -> None:
+    """Else the tests above would prove nothing."""
+    built = set()
+    for name in ("one", "another"):
+        folder = tmp_path / name
+        shutil.copytree(HERE / source, folder)
+        cargo = ("cargo", "build", "--release", "--frozen", "--quiet")
+        subprocess.run(cargo, cwd=folder / workspace, env={**os.environ, "CARGO_BUILD_JOBS": "2"}, check=True)
+        built.add((folder / workspace / "target" / "release" / product).read_bytes())
+    assert len(built) == 2
