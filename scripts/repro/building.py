@@ -58,7 +58,7 @@ def build_in(
     follow = _follower(log, console)
     with console.step(f"{name} build in {under.folder}"):
         finished = commands.run(
-            _command(layout.stack, choices),
+            command(layout.stack, choices),
             cwd=project.root,
             env={**variables(under, place, os.environ), _DIE_WITH_PARENT: str(os.getpid())},
             log=log,
@@ -76,7 +76,8 @@ def build_in(
     return Attempt(place, under, results, manifest, time.monotonic() - began)
 
 
-def _command(stack: str, choices: Choices) -> list[str]:
+def command(stack: str, choices: Choices) -> list[str]:
+    """What a person would type, with the caller's own options."""
     argv = [sys.executable, "-m", "scripts", "build", "--stack", stack, "--json"]
     for name, path in choices.sources.items():
         argv += ["--source", f"{name}={path.absolute()}"]

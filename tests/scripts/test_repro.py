@@ -17,6 +17,7 @@ from scripts.console import Console
 from scripts.errors import BuildError, UsageError
 from scripts.options import Choices
 from scripts.repro import repro
+from scripts.repro.building import command
 
 ENGINE = "vllm-1.0.0+cpu-py3-none-any.whl"
 PAYLOAD = "smokestack_payload-0.1.0-py3-none-any.whl"
@@ -148,6 +149,15 @@ def test_a_build_that_fails_says_why_and_its_logs_stay(project: Project, console
     assert list((project.layout.cache / "repro").iterdir()) == []
 
 
+def test_the_callers_options_are_those_of_each_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = Choices({"vllm": Path("mine"), "dynamo": Path("/its")}, True, 3, ("host.disk", "build.cmake"))
+    assert command("mini", chosen)[3:] == [
+        *("build", "--stack", "mini", "--json", "--source", f"vllm={tmp_path}/mine", "--source", "dynamo=/its"),
+        *("--ignore-check", "host.disk", "--ignore-check", "build.cmake", "--allow-dirty", "--jobs", "3"),
+    ]
+
+
 def test_a_wrong_option_is_said_before_anything_is_copied(project: Project, console: Console) -> None:
     with pytest.raises(UsageError, match="builds nothing from source"):
         repro(project.layout, console, Choices(sources={"vllm": Path("x")}))
@@ -165,8 +175,8 @@ def test_ctrl_c_ends_the_build_and_removes_its_folder(project: Project, tmp_path
         f"    import os, pathlib; pathlib.Path({str(pipe)!r}).write_text(str(os.getpid())); "
         f"pathlib.Path({str(pipe)!r}).read_text()",
     )
-    command = [sys.executable, "-m", "scripts", "repro", "--stack", "mini", "--json"]
-    running = subprocess.Popen(command, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    argv = [sys.executable, "-m", "scripts", "repro", "--stack", "mini", "--json"]
+    running = subprocess.Popen(argv, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         build = int(pipe.read_text())
         workspace = list((project.layout.cache / "repro").iterdir())
