@@ -58,10 +58,17 @@ def clone(tmp_path: Path, cloned: Path) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def cloned_plain(tmp_path_factory: pytest.TempPathFactory, vllm: Upstream) -> Path:
+    """A clone of a source without submodules; only to be copied."""
+    return vllm.clone(tmp_path_factory.mktemp("cloned") / "plain")
+
+
 @pytest.fixture
-def plain(tmp_path: Path, vllm: Upstream) -> Path:
-    """A clone without submodules, of the test's own, with something built in it."""
-    made = vllm.clone(tmp_path / "clone")
+def plain(tmp_path: Path, cloned_plain: Path) -> Path:
+    """The same in a folder of the test's own, with something built in it."""
+    made = tmp_path / "clone"
+    shutil.copytree(cloned_plain, made, symlinks=True)
     (made / "build").mkdir()
     (made / "build" / "ignored.o").touch()
     return made
@@ -89,10 +96,9 @@ def test_a_checkout_is_taken_from_there_and_not_touched(
 
 
 def test_a_linked_worktree_is_a_checkout_like_another(
-    layout: Layout, vllm: Upstream, tmp_path: Path, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, tmp_path: Path, console: Console
 ) -> None:
-    clone = vllm.clone(tmp_path / "clone")
-    git(clone, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"), vllm.head)
+    git(plain, "worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"), vllm.head)
     assert obtain(layout, "vllm", pinned(vllm), console, given=tmp_path / "linked").revision == vllm.head
 
 
@@ -109,14 +115,13 @@ def test_a_mirror_serves_any_revision_that_it_has_and_submodules_come_from_their
 
 
 def test_a_checkout_at_another_revision_is_refused_with_both_in_full(
-    layout: Layout, vllm: Upstream, tmp_path: Path, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, console: Console
 ) -> None:
-    clone = vllm.clone(tmp_path / "clone")
-    former = git(clone, "rev-parse", "HEAD~1")
+    former = git(plain, "rev-parse", "HEAD~1")
     with pytest.raises(BuildError, match="is at another revision") as caught:
-        obtain(layout, "vllm", pinned(vllm, former), console, given=clone)
+        obtain(layout, "vllm", pinned(vllm, former), console, given=plain)
     assert (caught.value.expected, caught.value.found) == (former, vllm.head)
-    assert caught.value.hint == f"git -C {clone} checkout --detach {former}"
+    assert caught.value.hint == f"git -C {plain} checkout --detach {former}"
 
 
 @pytest.mark.parametrize("options", [(), ("--mirror",)])
@@ -351,30 +356,28 @@ def test_a_full_clone_without_tags_is_told_to_fetch_them(
 
 
 def test_tags_that_give_another_version_than_those_in_the_cache_are_not_passed_over(
-    layout: Layout, vllm: Upstream, tmp_path: Path, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, console: Console
 ) -> None:
     source = pinned(vllm, version=None)
     obtain(layout, "vllm", source, console)
-    clone = vllm.clone(tmp_path / "clone")
-    git(clone, "tag", "v7.0.0")
+    git(plain, "tag", "v7.0.0")
     with pytest.raises(BuildError, match="another version than those fetched before") as caught:
-        obtain(layout, "vllm", source, console, given=clone)
+        obtain(layout, "vllm", source, console, given=plain)
     assert (caught.value.expected, caught.value.found) == (f"v1.2.0-2-g{vllm.head}", f"v7.0.0-0-g{vllm.head}")
 
 
 def test_a_checkout_of_another_user_is_told_what_to_type_and_then_taken(
-    layout: Layout, vllm: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+    layout: Layout, vllm: Upstream, plain: Path, monkeypatch: pytest.MonkeyPatch, console: Console
 ) -> None:
-    clone = vllm.clone(tmp_path / "clone")
     fixed = {**git_module._FIXED, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     monkeypatch.setattr(git_module, "_FIXED", fixed)
     with pytest.raises(BuildError, match="belongs to another user") as caught:
-        obtain(layout, "vllm", pinned(vllm), console, given=clone)
-    assert caught.value.hint == f"git config --global --add safe.directory {clone}"
+        obtain(layout, "vllm", pinned(vllm), console, given=plain)
+    assert caught.value.hint == f"git config --global --add safe.directory {plain}"
     # What is typed goes into the configuration that the fixture has put in the global one's place.
     with Path(os.environ["GIT_CONFIG_GLOBAL"]).open("a") as configuration:
-        configuration.write(f"[safe]\n\tdirectory = {clone}\n")
-    assert obtain(layout, "vllm", pinned(vllm), console, given=clone).revision == vllm.head
+        configuration.write(f"[safe]\n\tdirectory = {plain}\n")
+    assert obtain(layout, "vllm", pinned(vllm), console, given=plain).revision == vllm.head
 
 
 def test_a_partial_clone_that_lacks_files_is_said_to_be_one(

@@ -22,6 +22,11 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
+    return upstream.simple(tmp_path_factory.mktemp("up") / "vllm")
+
+
+@pytest.fixture(scope="module")
 def nest(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
     return upstream.with_submodules(tmp_path_factory.mktemp("nest"))
 
@@ -44,8 +49,8 @@ def files(folder: Path) -> list[Path]:
     return [path for path in [folder, *folder.rglob("*")] if ".git" not in path.relative_to(folder).parts]
 
 
-def test_it_shares_no_file_with_the_cache(layout: Layout, nest: Upstream, target: Path, console: Console) -> None:
-    source = obtain(layout, "vllm", pinned(nest), console)
+def test_it_shares_no_file_with_the_cache(layout: Layout, vllm: Upstream, target: Path, console: Console) -> None:
+    source = obtain(layout, "vllm", pinned(vllm), console)
     before = upstream.snapshot(source.path)
     place(source, target)
     cached = {path.stat().st_ino for path in source.path.rglob("*") if path.is_file()}
@@ -83,56 +88,56 @@ def test_git_sees_the_source_there_and_not_the_project_above(
     layout: Layout, nest: Upstream, target: Path, console: Console
 ) -> None:
     place(obtain(layout, "vllm", pinned(nest, version=None), console), target)
+    # First, as other commands bring the index up to date: version scripts look only at what it says.
+    assert git(target, "diff-index", "HEAD") == ""
     assert git(target, "rev-parse", "HEAD") == nest.head
     assert git(target, "rev-parse", "--show-toplevel") == str(target)
     assert git(target, "describe", "--tags", "--long", "--dirty") == f"v2.0.0-0-g{nest.head[:12]}"
     assert git(target, "status", "--porcelain", "--ignored") == ""
     assert git(target, "submodule", "status", "--recursive").count("\n") == 1
-    # What looks only at the index, as version scripts do, finds nothing changed either.
-    assert git(target, "diff-index", "HEAD") == ""
     assert git(target / "third_party" / "middle", "rev-parse", "--show-toplevel").endswith("third_party/middle")
 
 
 def test_a_source_without_history_has_a_repository_there_too(
-    layout: Layout, nest: Upstream, target: Path, console: Console
+    layout: Layout, vllm: Upstream, target: Path, console: Console
 ) -> None:
-    place(obtain(layout, "vllm", pinned(nest), console), target)
-    assert git(target, "rev-parse", "HEAD") == nest.head
+    place(obtain(layout, "vllm", pinned(vllm), console), target)
+    assert git(target, "rev-parse", "HEAD") == vllm.head
     described = subprocess.run(["git", "describe", "--tags"], cwd=target, capture_output=True, check=False)
     assert described.returncode != 0, "the project's tag is not the source's"
 
 
-def test_what_lay_there_is_replaced(layout: Layout, nest: Upstream, target: Path, console: Console) -> None:
-    source = obtain(layout, "vllm", pinned(nest), console)
+def test_what_lay_there_is_replaced(layout: Layout, vllm: Upstream, target: Path, console: Console) -> None:
+    source = obtain(layout, "vllm", pinned(vllm), console)
     place(source, target)
     (target / "left-over.o").touch()
-    (target / "top").write_text("patched by a build\n")
+    (target / "run.sh").write_text("patched by a build\n")
     place(source, target)
     assert not (target / "left-over.o").exists()
-    assert (target / "top").read_text() == "1\n"
+    assert (target / "run.sh").read_text() == "#!/bin/sh\n"
 
 
 def test_a_source_that_was_changed_since_it_was_obtained_is_not_built(
-    layout: Layout, nest: Upstream, target: Path, console: Console
+    layout: Layout, vllm: Upstream, target: Path, console: Console
 ) -> None:
-    source = obtain(layout, "vllm", pinned(nest), console)
-    (source.path / "top").write_text("2\n")
-    with pytest.raises(BuildError, match=f"the working files are not those of {nest.head}") as caught:
+    source = obtain(layout, "vllm", pinned(vllm), console)
+    (source.path / "run.sh").write_text("2\n")
+    with pytest.raises(BuildError, match=f"the working files are not those of {vllm.head}") as caught:
         place(source, target)
-    assert "changed: top" in (caught.value.found or "")
+    assert "changed: run.sh" in (caught.value.found or "")
     assert not target.exists()
 
 
 def test_a_dirty_source_is_placed_as_it_was_copied_and_git_says_that_it_is_dirty(
-    layout: Layout, nest: Upstream, tmp_path: Path, target: Path, console: Console
+    layout: Layout, vllm: Upstream, tmp_path: Path, target: Path, console: Console
 ) -> None:
-    clone = nest.clone(tmp_path / "clone")
-    (clone / "top").write_text("2\n")
-    source = obtain(layout, "vllm", pinned(nest, version=None), console, given=clone, allow_dirty=True)
+    clone = vllm.clone(tmp_path / "clone")
+    (clone / "run.sh").write_text("2\n")
+    source = obtain(layout, "vllm", pinned(vllm, version=None), console, given=clone, allow_dirty=True)
     place(source, target)
-    assert (target / "top").read_text() == "2\n"
+    assert (target / "run.sh").read_text() == "2\n"
     assert git(target, "describe", "--tags", "--dirty").endswith("-dirty")
-    (source.path / "top").write_text("3\n")
+    (source.path / "run.sh").write_text("3\n")
     with pytest.raises(BuildError, match="is not what it was when it was fetched") as caught:
         place(source, target)
     assert caught.value.expected == source.tree
