@@ -73,6 +73,7 @@ class SourceRevision(_Strict):
     revision: Revision
     tree: Revision | None = None
     dirty: bool = False
+    described: str | None = None
     submodules: list[Submodule] = []
     nested: list[NestedRevision] = []
 

@@ -62,7 +62,8 @@ class NestedRevision(_Strict):
 class SourceRevision(_Strict):
     """A repository of the stack file. `tree` is git's hash of the files; None for one that nothing is built from.
 
-    A dirty tree's `tree` is that of the files that were there, not of the revision.
+    A dirty tree's `tree` is that of the files that were there, not of the revision. `described` is what `git describe`
+    says, where the version comes from tags.
     """
 
     name: str
@@ -70,6 +71,7 @@ class SourceRevision(_Strict):
     revision: str
     tree: str | None = None
     dirty: bool = False
+    described: str | None = None
     submodules: list[Submodule] = []
     nested: list[NestedRevision] = []
 

@@ -79,6 +79,7 @@ class Workshop:
                 console,
                 given=self.choices.sources.get(name),
                 allow_dirty=self.choices.allow_dirty,
+                tags=name in recipes.versioned_by_tags(self.stack),
             )
         return self._checkouts[name]
 
@@ -109,6 +110,7 @@ class Workshop:
             revision=checkout.revision,
             tree=checkout.tree,
             dirty=checkout.dirty,
+            described=checkout.described,
             submodules=[Submodule(path=each.path, revision=each.revision) for each in checkout.submodules],
             nested=nested,
         )

@@ -69,14 +69,17 @@ def obtain(
     *,
     given: Path | None = None,
     allow_dirty: bool = False,
+    tags: bool = True,
 ) -> Checkout:
     """The source at its revision, verified, in the cache; with the nested sources that the stack pins.
+
+    `tags` is False for a source that takes its version from its own files: its history is then not asked for.
 
     `given` is a checkout or a mirror on this machine to take it from. A dirty checkout is refused, or, with
     `allow_dirty`, copied as it is. Raises `PinError` for a revision that is not a full one, `UsageError` for a `given`
     that is no repository, `DoctorError` without git, and `BuildError` for everything that is not as recorded.
     """
-    wanted = _Wanted(layout, name, source.repository, source.revision, history=source.version is None)
+    wanted = _Wanted(layout, name, source.repository, source.revision, history=tags and source.version is None)
     _refuse_inexact(wanted)
     for each, pin in source.nested.items():
         _refuse_inexact(_Wanted(layout, each, pin.repository, pin.revision, history=False))

@@ -50,6 +50,7 @@ __all__ = [
     "plan",
     "run",
     "source_of",
+    "versioned_by_tags",
     "work_folder",
 ]
 
@@ -86,6 +87,11 @@ def source_of(name: RecipeName, stack: Stack) -> str:
         raise ValueError(f"the stack {stack.name} builds nothing from source")
     source: str = getattr(stack.recipes, name).source
     return source
+
+
+def versioned_by_tags(stack: Stack) -> frozenset[str]:
+    """The sources whose version setuptools-scm makes, unless the stack file pins it; the others write theirs down."""
+    return frozenset({source_of("vllm", stack)})
 
 
 def facts(stack: Stack) -> dict[str, SourceFacts]:

@@ -67,6 +67,15 @@ def test_without_a_pinned_version_the_history_comes_with_its_tags_and_no_others(
     assert len(git(found.path, "rev-list", "HEAD").splitlines()) == 3
 
 
+def test_a_source_that_writes_its_version_down_needs_neither_history_nor_tags(
+    layout: Layout, tmp_path: Path, console: Console
+) -> None:
+    made = simple(tmp_path / "upstream")
+    checkout = obtain(layout, "dynamo", pinned(made, version=None), console, tags=False)
+    assert (checkout.version, checkout.described) == (None, None)
+    assert git(checkout.path, "rev-list", "--count", "HEAD") == "1"
+
+
 def test_a_version_that_would_come_from_tags_needs_one(layout: Layout, tmp_path: Path, console: Console) -> None:
     tagless = Upstream.make(tmp_path / "up" / "tagless", upstream.FILES)
     tagless.tag("nightly")  # without a number it is no version
