@@ -76,7 +76,13 @@ def _fixes(layout: Layout, findings: list[Finding]) -> list[str]:
     fixes = []
     if any(each.file.startswith(dist) for each in changed):
         fixes.append(f"./noxw -s build -- --stack {layout.stack} --force")
-    fixes += [f"rm -r {shlex.quote(each.file)}" for each in findings if each.kind == "extra"][:_SHOWN_FIXES]
+    extra = [each.file for each in findings if each.kind == "extra"]
+    # A folder's files go with it.
+    tops = [file for file in extra if not any(file.startswith(f"{other}/") for other in extra)]
+    if len(tops) <= _SHOWN_FIXES:
+        fixes += [f"rm -r {shlex.quote(file)}" for file in tops]
+    else:
+        fixes.append(f"look at what is extra in {dist} and {place}, and delete it")
     if any(each.file.startswith(place) for each in changed):
         fixes.append(reinstall(layout.stack))
     if "inputs" in kinds:

@@ -76,6 +76,9 @@ def _headers(handle: IO[bytes], archive: zipfile.ZipFile) -> Iterator[Problem]:
             continue
         *_, name_length, extra_length = _LOCAL.unpack(raw)
         name, extra = handle.read(name_length), handle.read(extra_length)
+        if (strange := _kinds(extra) | _kinds(info.extra)) - {_ZIP64}:
+            # One of them is another name, which some readers prefer.
+            yield Problem(info.filename, "has fields that few readers know", "none", f"kinds {sorted(strange)}")
         for field, directory, header in _told_twice(info, raw, name, extra):
             if directory != header:
                 yield Problem(
@@ -90,11 +93,12 @@ def _headers(handle: IO[bytes], archive: zipfile.ZipFile) -> Iterator[Problem]:
 
 
 def _told_twice(info: zipfile.ZipInfo, raw: bytes, name: bytes, extra: bytes) -> Iterator[tuple[str, object, object]]:
-    _, _, flags, method, _, _, crc, compressed, size, _, _ = _LOCAL.unpack(raw)
+    _, _, flags, method, time, date, crc, compressed, size, _, _ = _LOCAL.unpack(raw)
     encoding = "utf-8" if info.flag_bits & _UTF8_NAME else "cp437"
     yield "name", info.orig_filename.encode(encoding, errors="replace"), name
     yield "set of flags", info.flag_bits, flags
     yield "compression", info.compress_type, method
+    yield "date", info.date_time, _date(date, time)
     if flags & _SIZES_FOLLOW:
         yield "place for its size", "before its bytes", "after them"
         return
@@ -104,14 +108,26 @@ def _told_twice(info: zipfile.ZipInfo, raw: bytes, name: bytes, extra: bytes) ->
     yield "compressed size", info.compress_size, next(large, compressed) if compressed == _IN_EXTRA else compressed
 
 
+def _date(date: int, time: int) -> tuple[int, ...]:
+    """Year to second, as a zip file packs them."""
+    day = ((date >> 9) + 1980, date >> 5 & 15, date & 31)
+    return (*day, time >> 11, time >> 5 & 63, (time & 31) * 2)
+
+
 def _zip64(extra: bytes) -> tuple[int, ...]:
+    values = dict(_fields(extra)).get(_ZIP64, b"")
+    return struct.unpack(f"<{len(values) // 8}Q", values[: len(values) // 8 * 8])
+
+
+def _kinds(extra: bytes) -> set[int]:
+    return {kind for kind, _ in _fields(extra)}
+
+
+def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
     while len(extra) >= 4:
         kind, length = struct.unpack_from("<2H", extra)
-        if kind == _ZIP64:
-            values = extra[4 : 4 + length]
-            return struct.unpack(f"<{len(values) // 8}Q", values[: len(values) // 8 * 8])
+        yield kind, extra[4 : 4 + length]
         extra = extra[4 + length :]
-    return ()
 
 
 def _end(handle: IO[bytes], archive: zipfile.ZipFile) -> Iterator[Problem]:

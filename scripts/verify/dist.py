@@ -43,6 +43,8 @@ def verify_dist(layout: Layout) -> Dist:
         return Dist([Finding("missing", place, "is not there: nothing was built")])
     present = _read(layout.dist)
     recorded = _recorded(layout.dist)
+    if recorded is None and manifests.MANIFEST_NAME not in present:
+        return Dist([Finding("missing", layout.relative(layout.manifest), "is not there: no build has ended")])
     manifest = manifests.load(layout.manifest)
     told = _told(recorded, manifest, present)
     found = [*_broken(recorded), *_compared(told, present)]

@@ -6,6 +6,7 @@ one inside the wheel of `dist`, for the others the one that was installed with t
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,7 @@ def verify_environment(layout: Layout, manifest: Manifest | None, whole: Collect
         of_another = list(_stamp(env, wrong))
         # The wheels of another build tell nothing of this environment.
         found += of_another or _packages(env, manifest, wrong)
-        found += _against_records(env, manifest, () if of_another else whole, entries, wrong)
+        found += _against_records(env, None if of_another else manifest, whole, entries, wrong)
     found += [
         Finding("missing", name, "is a link that leads nowhere", found=entry.content)
         for name, entry in entries.items()
@@ -81,7 +82,7 @@ def _entry(layout: Layout, name: str, expected: str | None, found: Entry | None)
 
 
 def _against_records(
-    env: Environment, manifest: Manifest, whole: Collection[str], entries: Mapping[str, Entry], wrong: set[str]
+    env: Environment, manifest: Manifest | None, whole: Collection[str], entries: Mapping[str, Entry], wrong: set[str]
 ) -> Iterator[Finding]:
     for name, (line, witness) in _promises(env, manifest, whole, wrong).items():
         entry = entries.get(name)
@@ -92,7 +93,7 @@ def _against_records(
 
 
 def _promises(
-    env: Environment, manifest: Manifest, whole: Collection[str], wrong: Collection[str]
+    env: Environment, manifest: Manifest | None, whole: Collection[str], wrong: Collection[str]
 ) -> dict[str, tuple[RecordLine, str]]:
     """Path -> its line, and where that stands; from no RECORD that is itself altered."""
     base = env.site_packages.relative_to(env.path).as_posix()
@@ -108,10 +109,14 @@ def _promises(
         name = path.relative_to(env.path).as_posix()
         if name not in wrong:
             add(wheels.parse_record(path.read_text(encoding="utf-8")), name)
-    for artifact in manifest.wheels:
-        if artifact.file in whole:
-            wheel = env.layout.dist / artifact.file
-            add(wheels.read_record(wheel, artifact.name, artifact.version), artifact.file)
+    if manifest is not None:
+        for artifact in manifest.wheels:
+            if artifact.file in whole:
+                wheel = env.layout.dist / artifact.file
+                add(wheels.read_record(wheel, artifact.name, artifact.version), artifact.file)
+        for binary in manifest.binaries.values():
+            place = os.path.relpath(os.path.realpath(env.path / binary.path), os.path.realpath(env.path))
+            promised.setdefault(place, (RecordLine(binary.sha256, 0), "the manifest"))
     return promised
 
 

@@ -18,8 +18,6 @@ Kind = Literal[
     "allowance",  # a written allowance that nothing needs
 ]
 
-_SHOWN = 40
-
 
 @dataclass(frozen=True)
 class Finding:

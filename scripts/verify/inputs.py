@@ -51,7 +51,7 @@ def compare(layout: Layout, present: Present, manifest: Manifest) -> Iterator[Fi
         yield Finding(
             "inputs",
             file,
-            "was built from other inputs than the present stack file, sources and build plane",
+            "was built from other inputs: another stack file, payload, build plane or tools than what is here now",
             present.inputs,
             manifest.inputs,
         )

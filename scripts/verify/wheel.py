@@ -88,6 +88,9 @@ def _identity(
             yield Problem(f"{info}/METADATA", "is of another release", expected, f"{told['Name']} {told['Version']}")
     if "WHEEL" in wheel.texts and tags is not None:
         yield from _tags(wheel.texts["WHEEL"], f"{info}/WHEEL", tags)
+        pure = HeaderParser().parsestr(wheel.texts["WHEEL"])["Root-Is-Purelib"]
+        if pure != "false" and any(member.code is not None for member in wheel.files.values()):
+            yield Problem(f"{info}/WHEEL", "says that there is no machine code", "Root-Is-Purelib: false", pure)
 
 
 def _same(name: str, version: str, artifact: Artifact) -> bool:

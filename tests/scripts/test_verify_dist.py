@@ -143,5 +143,12 @@ def test_a_signature_beside_the_statement_is_no_stranger(whole: Project) -> None
         bundle.unlink()
 
 
+def test_a_build_that_did_not_end_is_one_finding(whole: Project, tmp_path: Path) -> None:
+    """As after an interruption, or with products that were built one by one."""
+    with absent(whole.layout.manifest, tmp_path), absent(whole.layout.dist / "SHA256SUMS", tmp_path):
+        (finding,) = found(whole)
+    assert (finding.file, finding.problem) == ("dist/mini/manifest.json", "is not there: no build has ended")
+
+
 def test_nothing_built_is_one_finding(project: Project) -> None:
     assert [(each.kind, each.file) for each in found(project)] == [("missing", "dist/mini")]

@@ -107,6 +107,18 @@ def test_a_rewritten_inventory_does_not_hide_a_changed_file_of_ours(whole: Proje
     assert finding.problem == "is not what vllm-1.0.0+cpu-cp38-abi3-manylinux_2_28_x86_64.whl has"
 
 
+def test_an_executable_is_held_to_the_manifest_too(whole: Project, tmp_path: Path) -> None:
+    """A program of its own on `bin`, where the manifest has a link into a package."""
+    env = whole.layout.environment
+    (tmp_path / "inventory").mkdir()
+    with absent(env / "bin" / "vllm-rs", tmp_path), absent(env / inventory.FILE_NAME, tmp_path / "inventory"):
+        (env / "bin" / "vllm-rs").write_text("#!/bin/sh\n")
+        inventory.write(env, inventory.take(env))
+        (finding,) = found(whole)
+        (env / "bin" / "vllm-rs").unlink()
+    assert (finding.file, finding.problem) == (".venv-mini/bin/vllm-rs", "is not what the manifest has")
+
+
 @pytest.mark.parametrize("place", ["", "bin", SITE, f"{SITE}/vllm", f"{SITE}/vllm/__pycache__"])
 def test_a_file_too_many_is_named(whole: Project, place: str) -> None:
     stranger = whole.layout.environment / place / "stranger.cpython-311-pytest-9.2.0.pyc"

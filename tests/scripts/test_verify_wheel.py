@@ -73,7 +73,7 @@ def test_a_wheel_of_ours_has_nothing_wrong(tmp_path: Path) -> None:
 
 def test_tags_that_differ_from_the_file_name_are_both_told(tmp_path: Path) -> None:
     """As published wheels have it: renamed for an index, and not told so inside."""
-    drifted = b"Wheel-Version: 1.0\nTag: cp312-cp312-linux_x86_64\n"
+    drifted = b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp312-cp312-linux_x86_64\n"
     (finding,) = check(make(tmp_path, {**FILES, f"{INFO}/WHEEL": drifted}))
     assert (finding.kind, finding.file) == ("wheel", f"demo.whl: {INFO}/WHEEL")
     assert (finding.expected, finding.found) == (verified.TAG, "cp312-cp312-linux_x86_64")
@@ -217,6 +217,16 @@ def test_a_mode_that_no_wheel_of_ours_has(tmp_path: Path, mode: int) -> None:
     assert ("demo/odd", "has another mode") in told
 
 
+def test_a_second_name_in_an_extra_field(tmp_path: Path) -> None:
+    """Info-ZIP's Unicode path, for which zipfile has no eyes."""
+
+    def add(entries: list[tuple[zipfile.ZipInfo, bytes]]) -> None:
+        other = b"demo/evil.py"
+        entries[1][0].extra = struct.pack("<2HBI", 0x7075, 5 + len(other), 1, 0) + other
+
+    assert ("demo/__init__.py", "has fields that few readers know") in problems(rewritten(make(tmp_path), add))
+
+
 def local_header(wheel: Path, name: str) -> int:
     with zipfile.ZipFile(wheel) as archive:
         return archive.getinfo(name).header_offset
@@ -227,6 +237,8 @@ def local_header(wheel: Path, name: str) -> int:
     [
         (6, "has one set of flags in the directory and another in its header"),
         (8, "has one compression in the directory and another in its header"),
+        (10, "has one date in the directory and another in its header"),
+        (13, "has one date in the directory and another in its header"),
         (14, "has one checksum in the directory and another in its header"),
         (18, "has one compressed size in the directory and another in its header"),
         (22, "has one size in the directory and another in its header"),
@@ -436,7 +448,8 @@ def test_a_set_of_tags_promises_what_each_of_them_does(tmp_path: Path) -> None:
     library = machine_code.library({"libc.so.6": ["GLIBC_2.28"]})
     files = {
         "demo/_C.abi3.so": library,
-        f"{INFO}/WHEEL": b"Tag: cp38-abi3-manylinux_2_17_x86_64\nTag: cp38-abi3-manylinux_2_28_x86_64\n",
+        f"{INFO}/WHEEL": b"Root-Is-Purelib: false\n"
+        b"Tag: cp38-abi3-manylinux_2_17_x86_64\nTag: cp38-abi3-manylinux_2_28_x86_64\n",
     }
     wheel = make(tmp_path, files, tag="cp38-abi3-manylinux_2_17_x86_64.manylinux_2_28_x86_64")
     assert [finding.problem for finding in check(wheel)] == ["needs more than manylinux_2_17_x86_64 promises"]
@@ -469,6 +482,11 @@ def test_machine_code_for_another_machine(tmp_path: Path) -> None:
 def test_machine_code_in_a_wheel_for_any_machine(tmp_path: Path) -> None:
     (finding,) = platform(tmp_path, verified.KERNELS, "py3-none-any")
     assert finding.problem == "is machine code, and the wheel's name is for any machine"
+
+
+def test_a_wheel_that_says_that_it_has_no_machine_code(tmp_path: Path) -> None:
+    files = {**FILES, f"{INFO}/WHEEL": f"Root-Is-Purelib: true\nTag: {verified.TAG}\n".encode()}
+    assert problems(make(tmp_path, files)) == {(f"{INFO}/WHEEL", "says that there is no machine code")}
 
 
 def test_a_library_that_hides_what_it_needs(tmp_path: Path) -> None:
