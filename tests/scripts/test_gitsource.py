@@ -70,7 +70,8 @@ def test_without_a_pinned_version_the_history_comes_with_its_tags_and_no_others(
 def test_a_source_that_writes_its_version_down_needs_neither_history_nor_tags(
     layout: Layout, tmp_path: Path, console: Console
 ) -> None:
-    made = simple(tmp_path / "upstream")
+    made = Upstream.make(tmp_path / "up" / "made", upstream.FILES)
+    made.commit({"added.txt": "more"})
     checkout = obtain(layout, "dynamo", pinned(made, version=None), console, tags=False)
     assert (checkout.version, checkout.described) == (None, None)
     assert git(checkout.path, "rev-list", "--count", "HEAD") == "1"
