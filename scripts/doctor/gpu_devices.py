@@ -14,6 +14,10 @@ from scripts.doctor.subject import Subject
 NEEDED = 2
 """One for the engine and one for the trainer."""
 
+_OF_THE_DRIVER = "/proc/driver/nvidia/gpus"
+"""One folder for each GPU, also where nvidia-smi is missing."""
+
+_WITHOUT = "./noxw -s smoke-cpu   # the same run without a GPU"
 _ARCH = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?")
 
 
@@ -44,16 +48,25 @@ def _visible(subject: Subject) -> Finding:
     return ok(f"{shown}: {len(chosen.gpus)} of {len(sight.gpus)} GPUs", required)
 
 
-def _count(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
+def _count(subject: Subject) -> Finding:
     required = f"{NEEDED} GPUs: one for the engine, one for the trainer"
+    sight = see(subject)
+    if sight.kind in {"hung", "unread"}:
+        return skip(f"they cannot be counted: {sight.problem}", required)
+    if not sight.gpus:
+        loaded = subject.machine.entries(_OF_THE_DRIVER) or ()
+        if len(loaded) >= NEEDED:
+            return skip(f"the driver has {len(loaded)}, but {sight.problem}", required)
+        return fail(f"{len(loaded) or 'no'} GPU", required, _WITHOUT)
+    gpus = visible(subject, sight.gpus).gpus
     if len({gpu.uuid for gpu in gpus}) < len(gpus):
         return fail("CUDA_VISIBLE_DEVICES names a GPU twice", required, "unset CUDA_VISIBLE_DEVICES")
     if len(gpus) >= NEEDED:
         return ok(f"{len(gpus)} GPUs", required)
-    there = len(see(subject).gpus)
+    there = len(sight.gpus)
     if there >= NEEDED:
-        return fail(f"{len(gpus)} of {there} is visible", required, "unset CUDA_VISIBLE_DEVICES")
-    return fail("1 GPU", required, "./noxw -s smoke-cpu   # the same run without a GPU")
+        return fail(f"{len(gpus)} of {there} visible", required, "unset CUDA_VISIBLE_DEVICES")
+    return fail(f"{len(gpus) or 'no visible'} GPU", required, _WITHOUT)
 
 
 def _capability(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
@@ -139,7 +152,7 @@ CHECKS = (
         fix="unset CUDA_VISIBLE_DEVICES   # or, without a GPU: ./noxw -s smoke-cpu",
         reference="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html",
         needed_for=("run",),
-        look=for_gpus(_count),
+        look=for_gpu_stacks(_count),
     ),
     Check(
         id="gpu.architecture",

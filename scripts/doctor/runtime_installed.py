@@ -72,9 +72,9 @@ def when_installed(look: Callable[[Subject, Installed], Finding]) -> Callable[[S
 
     def guarded(subject: Subject) -> Finding:
         required = f"an environment that is installed from dist/{subject.stack.name}"
-        text = subject.machine.read_text(subject.root / "dist" / subject.stack.name / "manifest.json")
+        text = subject.machine.read_text(subject.root / "dist" / subject.stack.name / "manifest.json") or ""
         manifest = _object(text)
-        if text is None or manifest is None:
+        if manifest is None:
             return skip("nothing is built yet", required)
         stamp = _object(subject.machine.read_text(subject.environment / STAMP))
         if stamp is None:

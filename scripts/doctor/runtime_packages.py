@@ -31,10 +31,12 @@ def _versions(subject: Subject, installed: Installed) -> Finding:
     return warn(f"{'; '.join(shown)}{more}", required, f"./noxw -s install -- --stack {subject.stack.name} --force")
 
 
-def _torch(subject: Subject, _installed: Installed) -> Finding:
+def _torch(subject: Subject, installed: Installed) -> Finding:
     """`torch/version.py` is text: what torch was built for, without importing it."""
     backend = subject.stack.torch_backend
     required = f"a torch that is built for {backend}"
+    if "torch" not in installed.pinned:
+        return skip("this stack has no torch", required)
     text = subject.machine.read_text(subject.site_packages / "torch" / "version.py")
     told = _CUDA.search(text or "")
     if text is None or told is None:

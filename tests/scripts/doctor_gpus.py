@@ -52,7 +52,7 @@ def machine(*cards: Card, smi: Answer | str | None = None, **more: object) -> Fa
             SMI: smi if smi is not None else "\n".join(card.line() for card in cards) + "\n",
             APPS: "",
             P2P: table(len(cards), "OK"),
-            TOPO: table(len(cards), "NV18", " \tCPU Affinity\tNUMA Affinity"),
+            TOPO: table(len(cards), "NV18", " \tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"),
         },
         folders={"/dev"},
         sizes={f"/dev/{name}": 0 for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{card.index}" for card in cards))},

@@ -37,6 +37,7 @@ def installed(
             **{f"{SITE}/{name}": text for name, text in (files or {}).items()},
         }
     )
+    made.folders.update({f"{SITE}/some-folder", f"{SITE}/nodash.dist-info"})
     for name, version in packages.items():
         made.files.setdefault(f"{SITE}/{name.replace('-', '_')}-{version}.dist-info/METADATA", "")
     return made

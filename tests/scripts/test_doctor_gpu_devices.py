@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from doctor_fakes import CUDA, look
-from doctor_gpus import Card, machine, two
+from doctor_fakes import CUDA, FakeMachine, look
+from doctor_gpus import HUNG, Card, machine, two
 
 from scripts.doctor import gpu
 from scripts.doctor.gpu_devices import runs_on
 from scripts.doctor.registry import Check, Finding
+
+OF_THE_DRIVER = "/proc/driver/nvidia/gpus"
 
 
 def check(name: str) -> Check:
@@ -48,7 +50,8 @@ def test_an_entry_that_names_no_gpu_fails_since_cuda_stops_there(value: str, ent
 
 
 def test_a_slice_of_a_gpu_is_not_enough() -> None:
-    assert visible("MIG-11111111-2222").found == "'MIG-11111111-2222' names a slice of a GPU"
+    found = visible("MIG-11111111-2222")
+    assert (found.status, found.found) == ("fail", "'MIG-11111111-2222' names a slice of a GPU")
 
 
 def test_numbers_mean_different_gpus_where_they_are_of_several_kinds() -> None:
@@ -61,7 +64,7 @@ def test_numbers_mean_different_gpus_where_they_are_of_several_kinds() -> None:
 
 @pytest.mark.parametrize(
     ("value", "count", "status"),
-    [(None, 2, "ok"), (None, 1, "fail"), ("1", 2, "fail"), ("0,0", 2, "fail"), (None, 8, "ok"), ("-1", 2, "skip")],
+    [(None, 2, "ok"), (None, 1, "fail"), ("1", 2, "fail"), ("0,0", 2, "fail"), (None, 8, "ok"), ("-1", 2, "fail")],
 )
 def test_engine_and_trainer_need_a_gpu_each(value: str | None, count: int, status: str) -> None:
     environ = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
@@ -76,7 +79,29 @@ def test_one_gpu_leads_to_the_run_without_any() -> None:
 
 def test_a_hidden_gpu_leads_to_the_variable() -> None:
     found = look(check("gpu.count"), two(environ={"CUDA_VISIBLE_DEVICES": "1"}), CUDA)
-    assert (found.found, found.fix) == ("1 of 2 is visible", "unset CUDA_VISIBLE_DEVICES")
+    assert (found.found, found.fix) == ("1 of 2 visible", "unset CUDA_VISIBLE_DEVICES")
+
+
+@pytest.mark.parametrize(
+    ("fake", "status", "found"),
+    [
+        (FakeMachine(), "fail", "no GPU"),
+        (machine(smi="No devices were found\n"), "fail", "no GPU"),
+        (FakeMachine(folders={f"{OF_THE_DRIVER}/0000:01:00.0"}), "fail", "1 GPU"),
+        (
+            FakeMachine(folders={f"{OF_THE_DRIVER}/0000:01:00.0", f"{OF_THE_DRIVER}/0000:02:00.0"}),
+            "skip",
+            "the driver has 2, but there is no nvidia-smi on PATH",
+        ),
+        (machine(smi=HUNG), "skip", "they cannot be counted: nvidia-smi did not answer within 4 s"),
+        (machine(Card(0), environ={"CUDA_VISIBLE_DEVICES": ""}), "fail", "no visible GPU"),
+    ],
+)
+def test_gpus_that_are_not_there_are_missed_and_those_that_do_not_show_are_not_guessed(
+    fake: FakeMachine, status: str, found: str
+) -> None:
+    seen = look(check("gpu.count"), fake, CUDA)
+    assert (seen.status, seen.found) == (status, found)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +113,7 @@ def test_a_hidden_gpu_leads_to_the_variable() -> None:
         ("8.0", "8.6", False),
         ("9.0", "8.0", False),
         ("9.0", "8.0+PTX", True),
+        ("8.0", "8.0+PTX", True),
         ("8.0", "9.0+PTX", False),
         ("12.0", "10.0", False),
         ("10.3", "10.0f", True),

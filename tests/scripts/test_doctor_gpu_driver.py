@@ -32,7 +32,7 @@ def test_a_stack_without_gpus_skips_every_gpu_check_and_asks_nothing(each: Check
 @pytest.mark.parametrize("each", gpu.CHECKS, ids=lambda each: each.id)
 def test_a_machine_without_a_driver_fails_at_the_driver_and_nowhere_by_an_error(each: Check) -> None:
     found = look(each, FakeMachine(), CUDA)
-    fails = {"gpu.driver", "gpu.device-files"}
+    fails = {"gpu.driver", "gpu.device-files", "gpu.count"}
     assert (found.status == "fail") == (each.id in fails)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from doctor_fakes import CUDA, FakeMachine, look
 from doctor_gpus import APPS, HUNG, Card, machine, two
 
@@ -71,8 +72,9 @@ def test_without_another_way_it_is_said_how_to_see_who_has_the_memory() -> None:
     assert look(check("gpu.memory"), fake, CUDA).fix.startswith("nvidia-smi --query-compute-apps")
 
 
-def test_a_gpu_without_memory_of_its_own_is_skipped() -> None:
-    assert look(check("gpu.memory"), machine(Card(0, total="[N/A]", used="[N/A]"), Card(1)), CUDA).status == "skip"
+@pytest.mark.parametrize("card", [Card(0, total="[N/A]", used="[N/A]"), Card(0, total="0"), Card(0, used="[N/A]")])
+def test_a_gpu_without_memory_of_its_own_is_skipped(card: Card) -> None:
+    assert look(check("gpu.memory"), machine(card, Card(1)), CUDA).status == "skip"
 
 
 def test_nobody_on_the_gpus_is_fine() -> None:
@@ -107,7 +109,16 @@ def test_a_process_that_is_not_here_is_another_containers_or_dead() -> None:
 def test_an_engine_of_an_earlier_run_is_told_apart_from_others() -> None:
     fake = with_run(with_process(two(), 4242, "VLLM::EngineCore"), 4242)
     fake.answers[APPS] = f"{Card(0).uuid}, 4242, VLLM::EngineCore, 70000\n"
-    assert look(check("gpu.processes"), fake, CUDA).fix.startswith("./noxw -s down -- --all-runs")
+    found = look(check("gpu.processes"), fake, CUDA)
+    assert found.status == "warn"
+    assert found.fix.startswith("./noxw -s down -- --all-runs")
+
+
+@pytest.mark.parametrize("line", ["No running processes found", f"{Card(0).uuid}, [N/A], python3, 1", "a, 1, b, 1"])
+def test_a_line_that_tells_of_no_process_on_these_gpus_is_passed_over(line: str) -> None:
+    fake = two()
+    fake.answers[APPS] = f"{line}\n"
+    assert look(check("gpu.processes"), fake, CUDA).found == "no process"
 
 
 def test_an_engine_of_a_run_at_work_is_not_to_be_taken_down() -> None:
@@ -123,6 +134,8 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_ours() -> None:
 
 
 def test_memory_that_no_process_accounts_for_is_told() -> None:
+    assert look(check("gpu.processes"), machine(Card(0, used="1023"), Card(1)), CUDA).status == "ok"
+    assert look(check("gpu.processes"), machine(Card(0, used="1024"), Card(1)), CUDA).status == "warn"
     found = look(check("gpu.processes"), machine(Card(0, used="40000"), Card(1)), CUDA)
     assert found.status == "warn"
     assert found.found.startswith("GPU 0: 40000 MiB in use, but no process is listed")

@@ -17,7 +17,8 @@ TRAINER = "/home/me/trainer/lib/python3.11/site-packages"
 
 
 def release(engine: str | None, trainer: str | None) -> Finding:
-    folders = {ENGINE, TRAINER}
+    folders = {ENGINE, TRAINER, "/home/me/trainer/lib/pkgconfig", "/home/me/trainer/lib/python3.10/lib-dynload"}
+    folders.add("/home/me/trainer/lib/another/site-packages")
     for site, package in ((ENGINE, engine), (TRAINER, trainer)):
         if package is not None:
             folders.add(f"{site}/{package}.dist-info")

@@ -29,7 +29,7 @@ def limits(
     [
         ("unlimited", "unlimited", "ok", ""),
         ("2048", "2048", "ok", ""),
-        ("1024", "4096", "warn", "ulimit -u 2048"),
+        ("1024", "2048", "warn", "ulimit -u 2048"),
         ("1024", "unlimited", "warn", "ulimit -u 2048"),
         ("1024", "1024", "warn", "echo '* - nproc 2048' | sudo tee -a /etc/security/limits.conf   # log in again"),
     ],

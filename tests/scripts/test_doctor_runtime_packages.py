@@ -95,6 +95,11 @@ def test_a_torch_without_its_version_file_fails() -> None:
     assert look(TORCH, installed()).status == "fail"
 
 
+def test_a_stack_without_torch_is_not_held_to_one() -> None:
+    packages = {"vllm": "1"}
+    assert look(TORCH, installed(packages, pinned=packages)).status == "skip"
+
+
 def bounds(*lines: str, packages: dict[str, str] | None = None) -> Finding:
     there = {**PINNED, **(packages or {})}
     metadata = "Name: ai-dynamo-runtime\n" + "".join(f"Requires-Dist: {line}\n" for line in lines)
