@@ -137,7 +137,7 @@ CHECKS = (
         cause="CUDA ignores everything after the first entry that names no GPU",
         looks_at="CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, against nvidia-smi's list",
         fix="unset CUDA_VISIBLE_DEVICES",
-        reference="https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables",
+        reference="https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
         needed_for=("run",),
         look=for_gpu_stacks(_visible),
     ),

@@ -144,7 +144,7 @@ CHECKS = (
         cause="a service that listens on every address of the machine",
         looks_at="/proc/net/tcp and tcp6, for the processes of stacks that are up",
         fix="./noxw -s down   # then up again, without --host",
-        reference="https://docs.vllm.ai/en/latest/usage/security.html",
+        reference="https://docs.vllm.ai/en/latest/usage/security/",
         needed_for=("run",),
         look=_admin,
     ),
