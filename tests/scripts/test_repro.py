@@ -154,7 +154,7 @@ def test_the_callers_options_are_those_of_each_build(tmp_path: Path, monkeypatch
     chosen = Choices({"vllm": Path("mine"), "dynamo": Path("/its")}, True, 3, ("host.disk", "build.cmake"))
     assert command("mini", chosen)[3:] == [
         *("build", "--stack", "mini", "--json", "--source", f"vllm={tmp_path}/mine", "--source", "dynamo=/its"),
-        *("--ignore-check", "host.disk", "--ignore-check", "build.cmake", "--allow-dirty", "--jobs", "3"),
+        *("--allow-dirty", "--ignore-check", "host.disk", "--ignore-check", "build.cmake", "--jobs", "3"),
     ]
 
 
