@@ -14,7 +14,7 @@ from typing import Any
 
 from scripts import commands, options
 from scripts.console import Console
-from scripts.errors import BuildError, BuildPlaneError
+from scripts.errors import DISK_FULL, BuildError, BuildPlaneError
 from scripts.verbs import answer
 
 INTERRUPTED = 130
@@ -66,7 +66,7 @@ def _as_build_error(error: OSError) -> BuildError:
     return BuildError(
         f"the operating system refused: {error.strerror or error}",
         where=None if error.filename is None else str(error.filename),
-        hint="free some space (df -h .) and run the same command again; nothing half-written is kept" if full else None,
+        hint=DISK_FULL if full else None,
     )
 
 

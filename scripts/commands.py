@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import shlex
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from scripts.errors import BuildPlaneError, log_tail
+from scripts.errors import DISK_FULL, BuildPlaneError, log_tail
 
 STOP_GRACE_S = 5.0
 LIMIT_S = 3600.0
@@ -135,7 +136,8 @@ def check(
         expected = f"its end within {limit_s:g} s" if finished.expired else "exit status 0"
         found = "it still ran" if finished.expired else str(finished.returncode)
         tail = "\n    ".join([found, *log_tail(log)])
-        raise error(f"{what} failed", expected=expected, found=tail, log=log, hint=hint)
+        full = os.strerror(errno.ENOSPC) in finished.output
+        raise error(f"{what} failed", expected=expected, found=tail, log=log, hint=DISK_FULL if full else hint)
     return finished.output
 
 

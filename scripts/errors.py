@@ -11,6 +11,9 @@ from typing import ClassVar
 
 LOG_TAIL_LINES = 40
 
+DISK_FULL = "free some space (df -h .) and run the same command again; nothing half-written is kept"
+"""What to do, whatever was being done."""
+
 
 class BuildPlaneError(Exception):
     """Root of all errors that the build plane reports. `exit_code` is the status of `python -m scripts`."""
