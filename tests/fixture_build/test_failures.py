@@ -71,20 +71,20 @@ def test_a_stale_wheel_under_our_wheels_name_is_never_installed(installed: Proje
 
 # F21
 
-KILLED = {
-    "by a signal": "kill -KILL $$",
-    "with 137": "exit 137",
-    "and says so": "echo 'gcc: fatal error: Killed signal terminated program cc1' >&2; exit 1",
-}
 
-
-@pytest.mark.parametrize("how", KILLED)
-@pytest.mark.parametrize(("compiler", "product"), [("gcc", "vllm"), ("cargo", "sidecar")])
+@pytest.mark.parametrize(
+    ("compiler", "product", "end"),
+    [
+        ("gcc", "vllm", "kill -KILL $$"),
+        ("gcc", "vllm", "echo 'gcc: fatal error: Killed signal terminated program cc1' >&2; exit 1"),
+        ("cargo", "sidecar", "exit 137"),
+    ],
+)
 def test_a_compiler_that_was_killed_for_lack_of_memory(
-    fresh: Project, tmp_path: Path, compiler: str, product: str, how: str
+    fresh: Project, tmp_path: Path, compiler: str, product: str, end: str
 ) -> None:
     real = shutil.which(compiler)
-    script = f'case " $* " in *" -c "*|*" build "*) {KILLED[how]};; esac\nexec {real} "$@"'
+    script = f'case " $* " in *" -c "*|*" build "*) {end};; esac\nexec {real} "$@"'
     folder = program(tmp_path / "programs", compiler, script)
     answer = fresh.run("build", "--only", product, "--jobs", "4", status=20, **before_path(folder))
     assert "memory" in answer.said
@@ -155,18 +155,28 @@ def fill(disk: Path, leaving: int) -> Path:
     return filler
 
 
-@pytest.mark.parametrize("leaving", [4 << 20, 200 << 10])
-@pytest.mark.parametrize("verb", ["build", "install"])
-def test_a_full_disk(installed: Project, small_disk: Path, verb: str, leaving: int) -> None:
-    """Full while the tools are put in place, while something is compiled, or while the environment is filled."""
+def test_a_disk_that_is_too_small_is_named_before_anything_is_done(installed: Project, small_disk: Path) -> None:
     project = fixture_project.make(small_disk / "project", installed.sources)
-    project.run("build", *(("--only", "sidecar") if verb == "build" else ()))
-    filler = fill(small_disk, leaving)
-    answer = project.run(verb, status=20)
-    assert "No space left on device" in answer.said
-    assert "free some space" in answer.error["hint"]
-    filler.unlink()
-    project.run("install")
+    assert "host.disk-build" in project.run("build", status=10).error["found"]
+    assert not project.layout.dist.exists()
+
+
+def test_a_disk_that_gets_full(installed: Project, small_disk: Path) -> None:
+    """Full while the tools are put in place, while something is compiled, and while the environment is filled."""
+    project = fixture_project.make(small_disk / "project", installed.sources)
+    enough = ("--ignore-check", "host.disk-build", "--ignore-check", "host.disk-install")
+    project.run("build", "--only", "sidecar", *enough)
+    for verb, leaving in (("build", 200 << 10), ("build", 40 << 20), ("install", 1 << 20)):
+        if verb == "install":
+            project.run("build", *enough)
+        filler = fill(small_disk, leaving)
+        answer = project.run(verb, *enough, status=20)
+        assert "No space left on device" in answer.said
+        assert "free some space" in answer.error["hint"]
+        assert project.layout.manifest.exists() == (verb == "install")
+        assert not project.layout.stamp.exists()
+        filler.unlink()
+    project.run("install", *enough)
     assert contents(project.layout.dist) == contents(installed.layout.dist)
     assert project.run("verify").document["ok"]
 
@@ -175,7 +185,7 @@ def test_a_full_disk(installed: Project, small_disk: Path, verb: str, leaving: i
 
 WAITS = """\
 fn main() {{
-    std::fs::write("{started}", std::process::id().to_string()).unwrap();
+    std::fs::write("{started}", "").unwrap();
     while std::path::Path::new("{held}").exists() {{
         std::thread::sleep(std::time::Duration::from_millis(50));
     }}
@@ -183,9 +193,9 @@ fn main() {{
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_build_that_is_stopped_leaves_no_process_and_the_next_one_is_whole(
-    fresh: Project, own_sources: dict[str, Repository], tmp_path: Path, number: signal.Signals
+    fresh: Project, own_sources: dict[str, Repository], tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     """Stopped while cargo runs a build script, which has started and waits."""
     started, held = tmp_path / "started", tmp_path / "held"
@@ -199,14 +209,16 @@ def test_a_build_that_is_stopped_leaves_no_process_and_the_next_one_is_whole(
         fresh.command("build", "--only", "sidecar"), cwd=fresh.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as command:
         wait_for(started.exists)
-        script_pid = int(started.read_text())
-        assert str(fresh.root) in place(script_pid)
+        assert working_in(fresh.root)
         command.send_signal(number)
         command.communicate(timeout=PATIENCE_S)
+    assert command.returncode == status
+    if number == signal.SIGKILL:
+        # Nobody is left to end what cargo started: it comes to its own end.
+        held.unlink()
     wait_for(lambda: not working_in(fresh.root))
-    assert command.returncode == (-9 if number == signal.SIGKILL else 130)
     assert not list(fresh.layout.dist.glob("*"))
-    held.unlink()
+    held.unlink(missing_ok=True)
     fresh.run("build", "--only", "sidecar")
     said = subprocess.run([fresh.layout.dist / "dynamo-vllm-sidecar", "--version"], capture_output=True, check=True)
     assert said.stdout == b"dynamo-vllm-sidecar 1.3.0\n"

@@ -127,27 +127,16 @@ def test_a_dry_run_says_every_command_and_changes_nothing(fresh: Project) -> Non
     assert not any(product["cached"] for product in document["products"])
 
 
-def test_one_product_is_built_alone_and_the_rest_later(installed: Project, fresh: Project) -> None:
-    alone = fresh.run("build", "--only", "sidecar").document
-    assert alone["missing"] == ["vllm", "dynamo", "payload"]
-    assert set(contents(fresh.layout.dist)) == {"dynamo-vllm-sidecar"}
-    both = fresh.run("build", "--only", "dynamo", "--only", "sidecar").document
-    assert both["missing"] == ["vllm", "payload"]
-    assert not fresh.layout.manifest.exists()
-    fresh.run("build")
-    assert contents(fresh.layout.dist) == contents(installed.layout.dist)
-
-
 def test_a_checkout_and_a_mirror_of_this_machine_give_the_same_bytes(
     installed: Project, fresh: Project, tmp_path: Path
 ) -> None:
+    """Where nothing can be fetched from the address that the stack file names."""
     checkout = repositories.clone(fresh.sources["vllm"], tmp_path / "a checkout")
     mirror = repositories.clone(fresh.sources["dynamo"], tmp_path / "mirror.git", "--mirror")
-    for repository in fresh.sources.values():
-        fresh.edit_stack(repository.address, "https://code.example.invalid/nobody/nothing") if (
-            repository.address in fresh.layout.stack_file.read_text()
-        ) else None
-    fresh.run("build", "--source", f"vllm={checkout}", "--source", f"dynamo={mirror}")
-    for artifact in installed.manifest["artifacts"]:
-        built = fresh.layout.dist / artifact["file"]
-        assert built.read_bytes() == (installed.layout.dist / artifact["file"]).read_bytes()
+    for name in ("vllm", "dynamo"):
+        fresh.edit_stack(fresh.sources[name].address, f"https://code.example.invalid/{name}")
+    given = ("--source", f"vllm={checkout}", "--source", f"dynamo={mirror}")
+    fresh.run("build", "--only", "vllm", "--only", "sidecar", *given)
+    built = contents(fresh.layout.dist)
+    assert len(built) == 2
+    assert {name: contents(installed.layout.dist)[name] for name in built} == built

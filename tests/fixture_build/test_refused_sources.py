@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,32 +99,38 @@ def test_a_shallow_clone_whose_tags_are_missing(
 
 
 def test_a_shallow_clone_will_do_when_the_stack_names_the_version(fresh: Project, tmp_path: Path) -> None:
-    vllm = fresh.sources["vllm"]
-    fresh.edit_stack(f'revision = "{vllm.revision}"', f'revision = "{vllm.revision}"\nversion = "0.26.0"')
-    checkout = repositories.clone(vllm, tmp_path / "shallow", "--depth", "1", "--no-tags")
-    fresh.run("build", "--only", "vllm", "--source", f"vllm={checkout}")
-    assert list(fresh.layout.dist.glob("vllm-0.26.0-*.whl"))
+    checkout = repositories.clone(fresh.sources["dynamo"], tmp_path / "shallow", "--depth", "1", "--no-tags")
+    fresh.run("build", "--only", "sidecar", "--source", f"dynamo={checkout}")
+    assert [path.name for path in fresh.layout.dist.iterdir()] == ["dynamo-vllm-sidecar"]
 
 
-def test_changes_that_are_allowed_are_built_and_the_manifest_says_so(fresh: Project, tmp_path: Path) -> None:
-    checkout = repositories.clone(fresh.sources["vllm"], tmp_path / "checkout")
+def test_changes_that_are_allowed_are_built_and_the_manifest_says_so(installed: Project, tmp_path: Path) -> None:
+    checkout = repositories.clone(installed.sources["vllm"], tmp_path / "checkout")
     (checkout / "vllm" / "__init__.py").write_text("changed = True\n")
-    fresh.run("install", "--source", f"vllm={checkout}", "--allow-dirty")
-    dirty = {each["name"]: each["dirty"] for each in fresh.manifest["sources"]}
-    assert dirty == {"vllm": True, "dynamo": False}
-    (module,) = fresh.layout.environment.glob("lib/*/site-packages/vllm/__init__.py")
-    assert module.read_text() == "changed = True\n"
-    assert fresh.run("verify").document["ok"]
+    try:
+        installed.run("build", "--source", f"vllm={checkout}", "--allow-dirty")
+        assert {each["name"]: each["dirty"] for each in installed.manifest["sources"]} == {
+            "vllm": True,
+            "dynamo": False,
+        }
+        (wheel,) = installed.layout.dist.glob("vllm-*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.read("vllm/__init__.py") == b"changed = True\n"
+    finally:
+        installed.run("build")
+    assert {each["name"]: each["dirty"] for each in installed.manifest["sources"]} == {"vllm": False, "dynamo": False}
+    assert installed.run("install").document["cached"], "the clean build's files are those of the first one"
 
 
 def test_a_revision_on_no_branch_is_fetched_all_the_same(fresh: Project, own_sources: dict[str, Repository]) -> None:
     """As the head of somebody's pull request, which is pinned in full and never merged."""
-    vllm = own_sources["vllm"]
-    revision = repositories.commit(vllm.folder, "vllm/more.py", '"""More."""\n')
-    git(vllm.folder, "tag", "v0.27.0")
-    git(vllm.folder, "checkout", "--quiet", "--detach")
-    git(vllm.folder, "branch", "--force", "main", vllm.revision)
-    fresh.edit_stack(fresh.sources["vllm"].address, vllm.address)
-    fresh.edit_stack(vllm.revision, revision)
-    fresh.run("build", "--only", "vllm")
-    assert list(fresh.layout.dist.glob("vllm-0.27.0-*.whl"))
+    dynamo = own_sources["dynamo"]
+    text = 'fn main() {\n    println!("dynamo-vllm-sidecar of a pull request");\n}\n'
+    revision = repositories.commit(dynamo.folder, "lib/sidecar/src/main.rs", text)
+    git(dynamo.folder, "checkout", "--quiet", "--detach")
+    git(dynamo.folder, "branch", "--force", "main", dynamo.revision)
+    fresh.edit_stack(fresh.sources["dynamo"].address, dynamo.address)
+    fresh.edit_stack(dynamo.revision, revision)
+    fresh.run("build", "--only", "sidecar")
+    said = subprocess.run([fresh.layout.dist / "dynamo-vllm-sidecar"], capture_output=True, text=True, check=True)
+    assert said.stdout == "dynamo-vllm-sidecar of a pull request\n"
