@@ -104,21 +104,22 @@ def test_a_shallow_clone_will_do_when_the_stack_names_the_version(fresh: Project
     assert [path.name for path in fresh.layout.dist.iterdir()] == ["dynamo-vllm-sidecar"]
 
 
+def dirty(project: Project) -> dict[str, bool]:
+    return {each["name"]: each["dirty"] for each in project.manifest["sources"]}
+
+
 def test_changes_that_are_allowed_are_built_and_the_manifest_says_so(installed: Project, tmp_path: Path) -> None:
     checkout = repositories.clone(installed.sources["vllm"], tmp_path / "checkout")
     (checkout / "vllm" / "__init__.py").write_text("changed = True\n")
     try:
         installed.run("build", "--source", f"vllm={checkout}", "--allow-dirty")
-        assert {each["name"]: each["dirty"] for each in installed.manifest["sources"]} == {
-            "vllm": True,
-            "dynamo": False,
-        }
+        assert dirty(installed) == {"vllm": True, "dynamo": False}
         (wheel,) = installed.layout.dist.glob("vllm-*.whl")
         with zipfile.ZipFile(wheel) as archive:
             assert archive.read("vllm/__init__.py") == b"changed = True\n"
     finally:
         installed.run("build")
-    assert {each["name"]: each["dirty"] for each in installed.manifest["sources"]} == {"vllm": False, "dynamo": False}
+    assert dirty(installed) == {"vllm": False, "dynamo": False}
     assert installed.run("install").document["cached"], "the clean build's files are those of the first one"
 
 
