@@ -78,20 +78,15 @@ def _range(subject: Subject) -> Finding:
     required = f"a range for outgoing connections that leaves {FIRST} to {LAST} to servers"
     low, high = _ephemeral(subject)
     shown = f"{low} to {high}"
-    inside = [f"{name}={port}" for name, port in sorted(subject.options.ports.items()) if low <= port <= high]
-    fix = f"sudo sysctl -w net.ipv4.ip_local_port_range='{_USED_TO[0]} {_USED_TO[1]}'"
     if low <= FIRST and high >= LAST:
+        fix = f"sudo sysctl -w net.ipv4.ip_local_port_range='{_USED_TO[0]} {_USED_TO[1]}'"
         return warn(f"{shown}: the kernel may take a port between its choice and its use", required, fix)
+    inside = [(name, port) for name, port in sorted(subject.options.ports.items()) if low <= port <= high]
     if inside:
-        listed = ", ".join(inside)
-        return warn(f"{shown}: {listed} may be taken by an outgoing connection", required, _elsewhere_than(subject))
+        listed = ", ".join(f"{name}={port}" for name, port in inside)
+        found = f"{shown}: {listed} may be taken by an outgoing connection"
+        return warn(found, required, _elsewhere(subject, inside[0][0]))
     return ok(shown, required)
-
-
-def _elsewhere_than(subject: Subject) -> str:
-    low, high = _ephemeral(subject)
-    name = next(name for name, port in sorted(subject.options.ports.items()) if low <= port <= high)
-    return _elsewhere(subject, name)
 
 
 def _ephemeral(subject: Subject) -> tuple[int, int]:

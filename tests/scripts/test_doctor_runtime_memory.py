@@ -43,15 +43,17 @@ def test_a_full_dev_shm_fails_however_large_it_is() -> None:
 
 def test_a_dev_shm_that_is_only_a_folder_or_not_there_fails() -> None:
     root = Space("/", 1 << 40, 1 << 40)
-    assert look(SIZE, FakeMachine(spaces={"/": root})).found == "no /dev/shm"
-    assert look(SIZE, FakeMachine(folders={"/dev/shm"}, spaces={"/": root})).found == "no /dev/shm"
+    for fake in (FakeMachine(spaces={"/": root}), FakeMachine(folders={"/dev/shm"}, spaces={"/": root})):
+        found = look(SIZE, fake)
+        assert (found.status, found.found) == ("fail", "no /dev/shm")
 
 
 def test_a_dev_shm_that_is_closed_fails() -> None:
     closed = shm(4096)
     closed.read_only.add("/dev/shm")
     for fake in (closed, shm(4096, read_only=True)):
-        assert look(SIZE, fake).found == "/dev/shm cannot be written to"
+        found = look(SIZE, fake)
+        assert (found.status, found.found) == ("fail", "/dev/shm cannot be written to")
 
 
 def leftovers(*names: str, age: float = 3600.0, owner: int = 1000) -> FakeMachine:

@@ -25,7 +25,8 @@ def test_a_loopback_that_is_down_fails() -> None:
 
 
 def test_a_localhost_that_resolves_to_nothing_or_elsewhere_fails() -> None:
-    assert look(LOOPBACK, FakeMachine(hosts={})).found == "localhost resolves to nothing"
+    found = look(LOOPBACK, FakeMachine(hosts={}))
+    assert (found.status, found.found) == ("fail", "localhost resolves to nothing")
     found = look(LOOPBACK, FakeMachine(hosts={"localhost": ("10.0.0.7", "127.0.0.1")}))
     assert (found.status, found.found) == ("fail", "localhost resolves to 10.0.0.7")
 

@@ -68,6 +68,8 @@ def test_an_exchanged_an_added_and_a_missing_package_are_named_the_important_fir
 def test_of_many_changes_a_few_are_named() -> None:
     found = look(PACKAGES, installed({**PINNED, **{f"p{index}": "1" for index in range(9)}}))
     assert found.found.endswith(", and 5 more")
+    four = look(PACKAGES, installed({**PINNED, **{f"p{index}": "1" for index in range(4)}}))
+    assert four.found.endswith("p3 1 instead of nothing")
 
 
 def torch(cuda: str, backend: str) -> Finding:
@@ -126,6 +128,7 @@ def test_a_pydantic_past_the_bound_is_named_with_who_wants_what() -> None:
         ("torch==2.13", "ok"),
         ("torch<2.13", "fail"),
         ("torch>2.12.9", "ok"),
+        ("torch>2.13.0", "fail"),
         ("Torch>=3", "fail"),
         ("torch>=3; extra == 'vllm'", "skip"),
         ("torch==2.*", "skip"),

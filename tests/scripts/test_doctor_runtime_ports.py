@@ -95,6 +95,12 @@ def test_a_customary_port_that_was_asked_for_is_told_once() -> None:
         ("32768\t60999\n", {}, "ok"),
         ("", {}, "ok"),
         ("1024\t65535\n", {}, "warn"),
+        ("20000\t29999\n", {}, "warn"),
+        ("20001\t29999\n", {}, "ok"),
+        ("20000\t29998\n", {}, "ok"),
+        ("32768\t60999\n", {"frontend": 32768}, "warn"),
+        ("32768\t60999\n", {"frontend": 60999}, "warn"),
+        ("32768\t60999\n", {"frontend": 61000}, "ok"),
         ("32768\t60999\n", {"frontend": 8000}, "ok"),
         ("32768\t60999\n", {"frontend": 8000, "engine-0-grpc": 50051}, "warn"),
     ],
@@ -109,6 +115,13 @@ def test_a_fixed_port_of_the_kernels_range_is_named_and_another_offered() -> Non
     found = look(RANGE, fake, CPU, options=Options(ports={"engine-0-grpc": 50051}))
     assert "engine-0-grpc=50051 may be taken" in found.found
     assert "--port engine-0-grpc=20000 " in found.fix
+
+
+def test_a_connection_and_half_a_line_are_no_listeners() -> None:
+    fake = listens(FakeMachine(), 4242, LOOPBACK, 8010)
+    table = fake.files["/proc/net/tcp"]
+    fake.files["/proc/net/tcp"] = table.replace(" 0A ", " 01 ") + "   1: 0100007F:1F4A 00000000:0000 0A 0:0 0:0 0 1 0\n"
+    assert holder(fake, 8010) is None
 
 
 def test_on_this_machine_a_listening_test_is_found_to_be_the_holder() -> None:

@@ -78,11 +78,21 @@ def test_a_run_at_work_is_left_alone() -> None:
         machine(run("one", 10), process(10, start=1)),
         machine(run("one", 10), process(10, state="Z")),
         machine(run("one", 10, boot="the-one-before"), process(10)),
+        machine(run("one", 10), {"/proc/10/stat": "10 (half) S " + "0 " * 18}),
         machine({f"{RUNS}/one/stack.json": "{"}),
         machine({f"{RUNS}/one/stack.json": "[]"}),
         machine({f"{RUNS}/one/stack.json": "{}"}),
     ],
-    ids=["ended", "another of that pid", "zombie", "before the restart", "half a file", "a list", "empty"],
+    ids=[
+        "ended",
+        "another of that pid",
+        "zombie",
+        "before the restart",
+        "half a line",
+        "half a file",
+        "a list",
+        "empty",
+    ],
 )
 def test_what_does_not_live_is_not_up(fake: FakeMachine) -> None:
     assert look(LEFT, fake).found == "none is up"

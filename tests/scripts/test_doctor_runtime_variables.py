@@ -22,6 +22,8 @@ def test_variables_of_the_stack_are_named_and_said_to_be_dropped() -> None:
 
 
 def test_of_many_variables_some_are_named() -> None:
+    eight = FakeMachine(environ={f"VLLM_{index:02}": "1" for index in range(8)})
+    assert look(DROPPED, eight).found.endswith("VLLM_07: set, and dropped by a run")
     fake = FakeMachine(environ={f"VLLM_{index:02}": "1" for index in range(11)})
     assert look(DROPPED, fake).found.startswith("VLLM_00, VLLM_01, ")
     assert " and 3 more: set" in look(DROPPED, fake).found
