@@ -56,6 +56,7 @@ class Toolchain:
     root: Path
     uv: str
     python: str
+    python_headers: str
     tool_python: str
     cargo_home: str
     cuda_home: str
@@ -93,12 +94,13 @@ def find(layout: Layout, stack: Stack, environ: Mapping[str, str]) -> Toolchain:
     torch = locked.get("torch")
     asker = _Asker(layout.root, inherited)
     cuda_home, nvcc = _cuda(asker, stack, environ)
-    python, python_version = _python(asker, stack.python)
+    python, python_version, headers = _python(asker, stack.python)
     cargo_home = inherited.get("CARGO_HOME") or str(Path(inherited.get("HOME", "/")) / ".cargo")
     return Toolchain(
         root=layout.root,
         uv=environment.uv_program(),
         python=python,
+        python_headers=headers,
         tool_python=sys.executable,
         cargo_home=cargo_home,
         cuda_home=cuda_home,
@@ -165,12 +167,15 @@ class _Asker:
         return next((path for path in found if path is not None), None)
 
 
-def _python(asker: _Asker, minor: str) -> tuple[str, str | None]:
+def _python(asker: _Asker, minor: str) -> tuple[str, str | None, str]:
+    """The interpreter's path and version, and the folder of its headers."""
     found = asker.answer((environment.uv_program(), "python", "find", "--system", "--no-project", minor))
     path = None if found is None else found.splitlines()[-1]
     if path is None:
-        return f"<python{minor}>", None
-    return path, asker.version((path, "-I", "-c", "import platform; print(platform.python_version())"), r"(\S+)")
+        return f"<python{minor}>", None, f"<the headers of Python {minor}>"
+    code = "import platform, sysconfig; print(platform.python_version()); print(sysconfig.get_path('include'))"
+    said = (asker.answer((path, "-I", "-c", code)) or "").splitlines()
+    return (path, said[0], said[1]) if len(said) == 2 else (path, None, f"<the headers of Python {minor}>")
 
 
 def _cuda(asker: _Asker, stack: Stack, environ: Mapping[str, str]) -> tuple[str, str | None]:

@@ -41,6 +41,9 @@ def variables(place: Workplace, recipe: VllmRecipe, pinned_version: str | None) 
         "VLLM_TARGET_DEVICE": recipe.device,
         "VLLM_REQUIRE_RUST_FRONTEND": "1",
         "MAX_JOBS": str(place.jobs.compilers),
+        # A Python may have its own folder among its linker flags, where a wheel must not look for libraries.
+        "LDSHARED": "gcc -shared",
+        "LDCXXSHARED": "g++ -shared",
     }
     if pinned_version is not None:
         # setup.py asks setuptools-scm without naming the distribution, and is then told by the general variable only;

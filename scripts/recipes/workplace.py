@@ -21,6 +21,7 @@ from scripts.stackfile import Stack
 
 # What stands in products and in the key for folders of this machine.
 SOURCE_SHOWN, ENV_SHOWN, CARGO_SHOWN, RUST_SHOWN = "/build/src", "/build/env", "/build/cargo", "/build/rust"
+HEADERS_SHOWN = "/build/python"
 WORK_SHOWN = "/build"
 
 
@@ -78,6 +79,7 @@ class Workplace:
         return [
             (Path(rust.sysroot), RUST_SHOWN),
             (Path(self.toolchain.cargo_home), CARGO_SHOWN),
+            (Path(self.toolchain.python_headers), HEADERS_SHOWN),
             (self.work, WORK_SHOWN),
         ]
 
@@ -225,6 +227,7 @@ class Workplace:
             tools.rust[rust_of(self.stack, self.recipe)].sysroot: "<rust>",
             tools.cuda_home: "<cuda>",
             tools.python: "<python>",
+            tools.python_headers: "<python-headers>",
             tools.tool_python: "<tool-python>",
             tools.uv: "<uv>",
             str(tools.build_lock): "<build.lock>",

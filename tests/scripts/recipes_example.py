@@ -24,6 +24,7 @@ MACHINE = Toolchain(
     root=Path("/builder/smokestack"),
     uv="/builder/smokestack/.nox/tool/bin/uv",
     python="/usr/bin/python3.12",
+    python_headers="/usr/include/python3.12",
     tool_python="/builder/smokestack/.nox/tool/bin/python",
     cargo_home="/builder/.cargo",
     cuda_home="/usr/local/cuda-13.0",

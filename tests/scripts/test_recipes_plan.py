@@ -72,7 +72,8 @@ class TestEveryRecipe:
     @pytest.mark.parametrize("recipe", RECIPES)
     def test_compilers_are_told_to_write_no_path_of_the_machine(self, recipe: RecipeName) -> None:
         made = plan(recipe)
-        folders = [str(WORK / recipe), "/builder/.cargo", f"/builder/.rustup/toolchains/{made.rust}"]
+        rust = f"/builder/.rustup/toolchains/{made.rust}"
+        folders = [str(WORK / recipe), "/builder/.cargo", rust, "/usr/include/python3.12"]
         wrapper = step_of(made, "write what cargo calls for rustc").argv
         for folder in folders:
             assert any(part.startswith(f"{folder}=/build") for part in wrapper)
@@ -117,6 +118,8 @@ class TestVllm:
             "CARGO_NET_OFFLINE": "true",
             "CARGO_TARGET_DIR": str(VLLM / "target"),
             "CUDA_HOME": "/usr/local/cuda-13.0",
+            "LDCXXSHARED": "g++ -shared",
+            "LDSHARED": "gcc -shared",
             "MAX_JOBS": "64",
             "NVCC_THREADS": "2",
             "RUSTC_WRAPPER": str(VLLM / "bin/rustc"),
