@@ -22,7 +22,7 @@ from scripts.layout import Layout
 from scripts.manifest import NestedRevision, SourceRevision, Submodule
 from scripts.options import Choices
 from scripts.publish import publishing
-from scripts.recipes import BuiltFile, NestedState, RecipeName, RecipePlan, SourceFacts, Step
+from scripts.recipes import BuiltFile, NestedState, RecipeName, RecipePlan, SourceFacts
 from scripts.requirements_file import normalised
 from scripts.stackfile import Stack
 
@@ -141,15 +141,7 @@ class SourceProduct:
         return {
             "would": self.plan(),
             "kept": recipes.is_kept(plan, self.workshop.layout),
-            "source": {
-                "name": plan.source.name,
-                "repository": plan.source.repository,
-                "revision": plan.source.revision,
-            },
-            "nested": [_nested(state).model_dump() for state in plan.nested],
-            "tools": dict(plan.tools),
-            "environment": dict(plan.environment),
-            "steps": [_step(step) for step in plan.steps],
+            **recipes.document(plan),
         }
 
     def make(self, console: Console, *, force: bool) -> list[Made]:
@@ -175,14 +167,3 @@ def _nested(state: NestedState) -> NestedRevision:
     return NestedRevision(
         name=state.name, repository=state.repository, revision=state.revision, floating=state.floating
     )
-
-
-def _step(step: Step) -> dict[str, Any]:
-    return {
-        "name": step.name,
-        "argv": list(step.argv),
-        "env": dict(step.env),
-        "cwd": str(step.cwd),
-        "inputs": [str(path) for path in step.inputs],
-        "outputs": [str(path) for path in step.outputs],
-    }

@@ -42,8 +42,8 @@ ROWS = (
         r"Failed to clone repository|error: Failed to clone|Build step for [\w-]+ failed"
         r"|-populate-(?:download|gitclone)\b|FetchContent.*(?:failed|error)|fatal: unable to access '",
         "a source that the build fetches by itself could not be cloned",
-        "pin it in [sources.{recipe}.nested.NAME] of stacks/{stack}/stack.toml and give a copy with --source, or let "
-        "this machine reach the address above",
+        "pin it in [sources.{recipe}.nested.NAME] of stacks/{stack}/stack.toml, whose repository may be a file:// "
+        "mirror, or let this machine reach the address in the log",
         "vllm#13424",
     ),
     Row(

@@ -20,8 +20,8 @@ from scripts.recipes.toolchain import Toolchain, rust_of
 from scripts.stackfile import Stack
 
 # What stands in products and in the key for folders of this machine.
-SOURCE_SHOWN, ENV_SHOWN, CARGO_SHOWN, RUST_SHOWN = "/build/src", "/build/env", "/build/cargo", "/build/rust"
-HEADERS_SHOWN = "/build/python"
+CARGO_SHOWN, RUST_SHOWN = "/build/cargo", "/build/rust"
+HEADERS_SHOWN, CUDA_SHOWN = "/build/python", "/build/cuda"
 WORK_SHOWN = "/build"
 
 
@@ -80,6 +80,11 @@ class Workplace:
             (Path(rust.sysroot), RUST_SHOWN),
             (Path(self.toolchain.cargo_home), CARGO_SHOWN),
             (Path(self.toolchain.python_headers), HEADERS_SHOWN),
+            *(
+                [(Path(self.toolchain.cuda_home), CUDA_SHOWN)]
+                if self.recipe == "vllm" and self.toolchain.cuda_home
+                else []
+            ),
             (self.work, WORK_SHOWN),
         ]
 

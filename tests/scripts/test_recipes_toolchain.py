@@ -41,6 +41,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     for name in ("CARGO_HOME", "CUDA_HOME", "PROTOC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("scripts.environment.uv_environment", lambda: {})
+    monkeypatch.setattr("scripts.environment.uv_program", lambda: str(tmp_path / "programs" / "uv"))
     return Programs(tmp_path / "programs")
 
 
