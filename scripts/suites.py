@@ -1,4 +1,4 @@
-"""All test suites, one after the other: both planes, the payload in the stack's environment, the real stack.
+"""All test suites, one after the other: both planes, real builds, the payload in the stack's environment, the real stack.
 
 `python -m scripts.suites [pytest's options]`. The options go to every suite, so a selection (`-k`, `-m`) may leave some
 of them empty, which pytest reports as a failure of its own; here only a selection that leaves all of them empty is one.
@@ -21,6 +21,10 @@ NOTHING_SELECTED = 5
 """pytest's exit status when no test was selected."""
 
 _PYTHON = (sys.executable, "-m")
+_UNIT = (*_PYTHON, "pytest", "-n", "auto")
+_REAL_TOOLS = "tests/scripts/real_tools"
+"""The build plane with the real git, pip and uv, on small projects: several may run side by side."""
+
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -33,7 +37,9 @@ class Part:
 
 
 PARTS = (
-    Part((*_PYTHON, "pytest", "-n", "auto", "tests/harness", "tests/scripts", "tests/test_bridge.py")),
+    Part((*_UNIT, "--ignore", _REAL_TOOLS, "tests/harness", "tests/scripts", "tests/test_bridge.py")),
+    Part((*_UNIT, _REAL_TOOLS)),
+    Part((*_PYTHON, "pytest", "tests/fixture_build")),
     Part((*_PYTHON, "scripts", "install", "--stack", "cpu"), selects=False),
     Part((*_PYTHON, "scripts.payload_tests", ".venv-cpu", ".nox/payload-tests")),
     Part((*_PYTHON, "pytest", "smoke")),

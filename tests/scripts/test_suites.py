@@ -59,7 +59,7 @@ def test_a_failed_install_is_a_failure_whatever_was_selected(suites: list[Part])
 
 def test_every_folder_of_tests_is_in_a_suite() -> None:
     named = {argument for part in PARTS for argument in part.argv}
-    folders = {path.parent.relative_to(PROJECT_ROOT) for path in PROJECT_ROOT.glob("tests/*/test_*.py")} | {
+    folders = {path.parent.relative_to(PROJECT_ROOT) for path in PROJECT_ROOT.glob("tests/*/**/test_*.py")} | {
         Path("smoke")
     }
     # The payload's tests are named by `payload_tests`, which runs them in the stack's environment.
