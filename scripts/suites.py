@@ -1,4 +1,4 @@
-"""All test suites, one after the other: both planes, real builds, the payload in the stack's environment, the real stack.
+"""All test suites, one after the other: both planes, real builds, the payload in its environment, the real stack.
 
 `python -m scripts.suites [pytest's options]`. The options go to every suite, so a selection (`-k`, `-m`) may leave some
 of them empty, which pytest reports as a failure of its own; here only a selection that leaves all of them empty is one.
