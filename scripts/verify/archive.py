@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 _LOCAL = struct.Struct("<4s5H3I2H")
-_END = struct.Struct("<4s4H2IH")
+_END_BYTES = 22
 _UTF8_NAME = 0x800
 _SIZES_FOLLOW = 0x8
 _IN_EXTRA = 0xFFFFFFFF
@@ -44,7 +44,7 @@ def problems(path: Path, archive: zipfile.ZipFile) -> Iterator[Problem]:
             yield Problem(info.filename, "has another mode", expected, stat.filemode(mode))
     with path.open("rb") as handle:
         yield from _headers(handle, archive)
-        yield from _end(handle, archive)
+        yield from _end(handle)
 
 
 def _names(infos: list[zipfile.ZipInfo]) -> Iterator[Problem]:
@@ -130,17 +130,9 @@ def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
         extra = extra[4 + length :]
 
 
-def _end(handle: IO[bytes], archive: zipfile.ZipFile) -> Iterator[Problem]:
-    """Nothing after the directory, and nothing before its end that is not the directory."""
+def _end(handle: IO[bytes]) -> Iterator[Problem]:
+    """Nothing after the directory; that nothing lies before its end is zipfile's own condition for reading it."""
     length = handle.seek(0, 2)
-    handle.seek(max(0, length - _END.size))
-    raw = handle.read(_END.size)
-    if len(raw) != _END.size or not raw.startswith(b"PK\x05\x06"):
+    handle.seek(max(0, length - _END_BYTES))
+    if not handle.read().startswith(b"PK\x05\x06"):
         yield Problem("", "has a comment or other bytes after its directory", "nothing")
-        return
-    *_, size, offset, _ = _END.unpack(raw)
-    # A directory beyond 4 GiB is told by another record, between it and the end.
-    if _IN_EXTRA not in {size, offset} and archive.start_dir + size != length - _END.size:
-        yield Problem(
-            "", "has bytes between its directory and its end", str(archive.start_dir + size), str(length - _END.size)
-        )

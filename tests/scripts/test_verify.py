@@ -17,7 +17,7 @@ from verified import absent, changed, flipped
 
 from scripts import build
 from scripts.console import Console
-from scripts.errors import PinError
+from scripts.errors import BuildError, PinError
 from scripts.layout import PROJECT_ROOT, Layout
 from scripts.manifest import Manifest, SourceRevision
 from scripts.verify import allowances, inputs, programs, verify
@@ -183,6 +183,12 @@ def test_a_stack_file_that_is_none_does_not_hide_the_rest(whole: Project, tmp_pa
     assert fixes[-1] == "./noxw -s install -- --stack mini   # builds what has changed, too"
 
 
+def test_a_manifest_of_another_stack(whole: Project) -> None:
+    manifest = Manifest.model_validate_json(whole.layout.manifest.read_text()).model_copy(update={"stack": "other"})
+    (finding,) = inputs.compare(whole.layout, inputs.read(whole.layout), manifest)
+    assert (finding.problem, finding.expected, finding.found) == ("is of another stack", "mini", "other")
+
+
 def test_sources_that_were_changed_on_purpose_are_a_note(whole: Project) -> None:
     manifest = Manifest.model_validate_json(whole.layout.manifest.read_text())
     source = SourceRevision(name="vllm", repository="https://example.invalid/vllm", revision="0" * 40, dirty=True)
@@ -208,7 +214,7 @@ def test_a_complaint_that_is_not_allowed_is_a_finding(whole: Project, tmp_path: 
 COMPLAINTS = [
     Complaint("vllm", "check-wheel-contents.W002", "Wheel contains duplicate files", "vllm/a.json"),
     Complaint("vllm", "check-wheel-contents.W002", "Wheel contains duplicate files", "vllm/b.json"),
-    Complaint("vllm", "auditwheel.isa", "what no platform tag allows"),
+    Complaint("vllm", "auditwheel.unsupported-isa", "what no platform tag allows"),
 ]
 
 
@@ -243,7 +249,7 @@ def test_an_allowance_is_for_one_check_of_one_artifact_and_for_what_it_names() -
     ],
 )
 def test_an_allowance_that_nothing_needs_is_a_finding(unused: Allowance) -> None:
-    needed = [allowance("check-wheel-contents.W002", "vllm/*"), allowance("auditwheel.isa", "*")]
+    needed = [allowance("check-wheel-contents.W002", "vllm/*"), allowance("auditwheel.unsupported-isa", "*")]
     assert judged(*needed) == []
     assert judged(*needed, unused) == [("allowance", "stacks/verify.toml", "a reason of some length")]
 
@@ -288,3 +294,25 @@ def test_a_wheel_whose_library_comes_from_outside(tmp_path: Path) -> None:
     complaints, _ = programs.show_platform("demo", wheel, ["linux_x86_64"])
     assert complaints == []
     assert list(tmp_path.iterdir()) == [wheel]
+
+
+def test_what_auditwheel_likes_on_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"overall_tag": "linux_x86_64", "unsupported_isa": True, "pyfpe": False, "ucs2": False}
+    answer = json.dumps({**told, "policy_upgrades": {}, "external_libs": {}})
+    monkeypatch.setattr(programs, "_ask", lambda *_: answer)
+    complaints, _ = programs.show_platform("demo", tmp_path, ["linux_x86_64"])
+    assert [each.check for each in complaints] == ["auditwheel.unsupported-isa"]
+
+
+def test_a_wheel_that_auditwheel_doubts_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"overall_tag": "linux_x86_64", "unsupported_isa": False, "pyfpe": False, "ucs2": False}
+    answer = json.dumps({**told, "policy_upgrades": {}, "external_libs": {}})
+    monkeypatch.setattr(programs, "_ask", lambda *_: answer)
+    complaints, _ = programs.show_platform("demo", tmp_path, ["manylinux_2_28_x86_64"])
+    assert [each.check for each in complaints] == ["auditwheel.platform-tag"]
+
+
+def test_a_checker_that_says_something_new_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_ask", lambda *_: "/dist/a.whl: OK\nwhat is this?\n")
+    with pytest.raises(BuildError, match="said something unknown"):
+        programs.check_contents({"a": Path("/dist/a.whl")})

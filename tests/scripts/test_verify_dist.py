@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,31 @@ def test_sums_that_were_written_again_do_not_hide_a_changed_artifact(whole: Proj
         (finding,) = found(whole)
     assert (finding.kind, finding.file) == ("altered", f"dist/mini/{name}")
     assert finding.problem == "has one digest in the manifest and another in SHA256SUMS"
+
+
+def test_sums_that_leave_a_document_out(whole: Project, tmp_path: Path) -> None:
+    (tmp_path / "sums").mkdir()
+    path = whole.layout.dist / "SHA256SUMS"
+    fewer = {name: digest for name, digest in sums.read(path.read_bytes()).digests.items() if name != "sbom.cdx.json"}
+    with (
+        absent(whole.layout.dist / "sbom.cdx.json", tmp_path),
+        changed(path, sums.render(fewer).encode(), tmp_path / "sums"),
+    ):
+        (finding,) = found(whole)
+    assert (finding.kind, finding.file, finding.problem) == (
+        "missing",
+        "dist/mini/sbom.cdx.json",
+        "was not written by the build",
+    )
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda text: f"{text}# more\n", lambda text: text.replace("\n", "\r\n"), lambda text: "\n" + text]
+)
+def test_sums_in_which_no_digest_was_changed(whole: Project, tmp_path: Path, spoil: Callable[[str], str]) -> None:
+    path = whole.layout.dist / "SHA256SUMS"
+    with changed(path, spoil(path.read_text()).encode(), tmp_path):
+        assert named(whole) == {"dist/mini/SHA256SUMS"}
 
 
 def test_a_file_too_many(whole: Project) -> None:

@@ -139,6 +139,21 @@ def test_a_package_too_many_is_named_file_by_file(whole: Project) -> None:
         shutil.rmtree(package)
 
 
+def test_a_package_too_many_is_named_also_when_the_inventory_has_it(whole: Project, tmp_path: Path) -> None:
+    env = whole.layout.environment
+    package = env / SITE / "stray-2.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: Stray\nVersion: 2.0\n")
+    try:
+        with absent(env / inventory.FILE_NAME, tmp_path):
+            inventory.write(env, inventory.take(env))
+            (finding,) = found(whole)
+    finally:
+        shutil.rmtree(package)
+    assert (finding.file, finding.problem) == (f".venv-mini/{SITE}/stray", "is not the manifest's package")
+    assert (finding.expected, finding.found) == ("no such package", "2.0")
+
+
 def test_another_mode_is_a_change(whole: Project) -> None:
     path = whole.layout.environment / "pyvenv.cfg"
     mode = path.stat().st_mode

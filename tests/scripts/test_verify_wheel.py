@@ -17,7 +17,8 @@ import verified
 
 from scripts import wheels
 from scripts.manifest import Artifact
-from scripts.verify import contents
+from scripts.verify import contents, system
+from scripts.verify.artifacts import check_binary
 from scripts.verify.contents import Contents
 from scripts.verify.findings import Finding
 from scripts.verify.wheel import check_wheel
@@ -497,6 +498,47 @@ def test_a_library_that_hides_what_it_needs(tmp_path: Path) -> None:
     assert ("demo/_C.abi3.so", "is machine code that cannot be read") in problems(
         make(tmp_path, {"demo/_C.abi3.so": bytes(library)})
     )
+
+
+# An executable that is an artifact of its own
+
+
+def binary(path: Path, content: bytes, mode: int = 0o755) -> tuple[set[str], dict[str, str | None]]:
+    path.write_bytes(content)
+    path.chmod(mode)
+    found, libraries = check_binary(path, BUILDS)
+    return {problem.what for problem in found}, libraries
+
+
+def test_an_executable_of_ours(tmp_path: Path) -> None:
+    assert binary(tmp_path / "tool", machine_code.program("x")) == (set(), {})
+
+
+def test_an_executable_is_told_its_libraries(tmp_path: Path) -> None:
+    code = machine_code.library({"libc.so.6": ["GLIBC_2.2.5"], "libmissing.so.1": []})
+    problems, libraries = binary(tmp_path / "tool", code)
+    assert problems == {"is a library and not an executable"}
+    assert libraries["libmissing.so.1"] is None
+    assert str(libraries["libc.so.6"]).endswith("/libc.so.6")
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "problem"),
+    [
+        (machine_code.program("x"), 0o644, "may not be executed"),
+        (b"#!/bin/sh\n", 0o755, "is not an executable of machine code"),
+        (machine_code.program(f"{BUILDS}/src/main.rs"), 0o755, "has the folder of this machine's builds in it"),
+        (machine_code.for_aarch64({}), 0o755, "is for another machine than this one"),
+        (machine_code.library({"libc.so.6": ["GLIBC_2.99"]}), 0o755, "needs more than this machine's libc.so.6 has"),
+    ],
+)
+def test_an_executable_that_is_wrong(tmp_path: Path, content: bytes, mode: int, problem: str) -> None:
+    assert problem in binary(tmp_path / "tool", content, mode)[0]
+
+
+def test_a_library_for_another_machine_is_not_the_one_that_is_loaded() -> None:
+    assert system.find("libc.so.6", "x86_64") is not None
+    assert system.find("libc.so.6", "aarch64") is None
 
 
 def test_the_writer_of_wheels_and_the_reader_agree(tmp_path: Path) -> None:

@@ -76,6 +76,17 @@ def test_an_inventory_that_is_none_is_not_whole(tmp_path: Path, content: bytes) 
     assert (recorded.intact, recorded.entries) == (False, None)
 
 
+def test_another_spelling_of_the_same_inventory_is_not_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    inventory.write(tmp_path, inventory.take(tmp_path))
+    path = tmp_path / inventory.FILE_NAME
+    path.write_text(path.read_text().replace("\n", " ", 1))
+    recorded = inventory.load(tmp_path)
+    assert recorded is not None
+    assert recorded.entries == {"file": str(inventory.entry(tmp_path / "file"))}
+    assert not recorded.intact
+
+
 def test_no_inventory_is_none(tmp_path: Path) -> None:
     assert inventory.load(tmp_path) is None
 
