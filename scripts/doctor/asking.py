@@ -31,6 +31,11 @@ _QUIET = {
 }
 
 
+# With vfork, a program on a dead mount would stop this whole process, deadlines and all, and not only the thread that
+# starts it.
+subprocess._USE_VFORK = False  # type: ignore[misc]
+
+
 @dataclass(frozen=True)
 class Answer:
     """How a program answered: status and output (stdout and stderr together).
@@ -89,20 +94,23 @@ class Questions:
                 _kill_group(child.pid)
 
     def _start(self, argv: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Starting a program can hang as well, on a dead mount: no mutex is held meanwhile."""
+        child = subprocess.Popen(
+            list(argv),
+            cwd="/",
+            env={**environ, **_QUIET},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         with self._mutex:
-            if self._closed:
-                raise InterruptedError(errno.EINTR, "the examination is over")
-            child = subprocess.Popen(
-                list(argv),
-                cwd="/",
-                env={**environ, **_QUIET},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
             self._open.add(child)
-            return child
+            over = self._closed
+        if over:
+            self._end(child)
+            raise InterruptedError(errno.EINTR, "the examination is over")
+        return child
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         """End the whole group before its leader is reaped, while its id can be nobody else's."""

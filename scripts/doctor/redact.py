@@ -11,9 +11,10 @@ from dataclasses import replace
 from scripts.doctor.registry import Finding
 
 HIDDEN = "***"
-_USER_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
-_SECRET_IN_QUERY = re.compile(r"(?i)([?&][^=&\s]*(?:token|key|secret|password|signature|sig)[^=&\s]*=)[^&\s'\"]+")
-_ADDRESS_WITHOUT_SCHEME = re.compile(r"(?<![\w/])[^\s/@:'\"=]+:[^\s/@'\"]+(?=@[\w.-]+)")
+# Up to the last @ before the path; or, with a slash in the password, from `user:` on where no port number stands.
+_USER_IN_ADDRESS = re.compile(r"(?<=://)(?:[^/\s'\"]+|[^/@:\s'\"]*:(?!\d+/)[^@\s'\"]+)(?=@)")
+_SECRET_IN_QUERY = re.compile(r"(?i)([?&][^=&\s]*(?:token|key|secret|pass|pwd|auth|credential|sig)[^=&\s]*=)[^&\s'\"]+")
+_ADDRESS_WITHOUT_SCHEME = re.compile(r"(?<![\w/])[^\s/@:'\"=]+:[^\s/'\"]+(?=@[\w.-]+)")
 
 
 def redacted(finding: Finding, home: str) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import os
 import select
@@ -194,6 +195,28 @@ def test_when_the_examination_ends_so_do_its_questions() -> None:
     assert questions.ask(["true"], os.environ, 5.0).problem == "true cannot be run: the examination is over"
 
 
+def test_a_program_whose_start_hangs_hangs_its_own_question_only(tmp_path: Path) -> None:
+    """As on a dead mount: a lease on the file makes whoever runs it wait until it is given back."""
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    questions, answers = Questions(), []
+    asking = threading.Thread(target=lambda: answers.append(questions.ask([str(slow)], os.environ, 60.0)))
+    former = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    lease = os.open(slow, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        asking.start()
+        asking.join(0.1)
+        assert questions.ask(["echo", "here"], os.environ, 5.0).output == "here\n"
+        questions.close()
+    finally:
+        os.close(lease)
+        signal.signal(signal.SIGIO, former)
+    asking.join(10)
+    assert [each.problem for each in answers] == ["slow cannot be run: the examination is over"]
+
+
 def test_a_program_that_is_not_there_or_fails_says_so_in_a_line() -> None:
     questions = Questions()
     assert questions.ask(["no-such-tool", "--version"], os.environ, 5.0).in_short == "no no-such-tool"
@@ -266,6 +289,21 @@ def test_home_and_credentials_are_shown_nowhere(root: Path) -> None:
     shown = "index https://***@host/simple?token=***&x=1, proxy ***@proxy:3128, ~/wheels, /home/merlin"
     assert (result.finding.found, result.finding.required) == (shown, shown)
     assert result.finding.fix == """ls "$HOME"'/a b' ~/c "$HOME/d\""""
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://me:s3@cret@host/simple", "https://***@host/simple"),
+        ("https://me:s3/cret@host/simple", "https://***@host/simple"),
+        ("bob:hu@sh@proxy:3128", "***@proxy:3128"),
+        ("https://a:b@one,https://c:d@two", "https://***@one,https://***@two"),
+        ("https://host/simple?auth=abc&credential=x", "https://host/simple?auth=***&credential=***"),
+        ("https://host:8080/@scope/package", "https://host:8080/@scope/package"),
+    ],
+)
+def test_a_password_is_hidden_whatever_is_in_it(address: str, shown: str) -> None:
+    assert redact.text(address, "/home/me") == shown
 
 
 def test_a_command_with_the_home_hidden_still_names_the_same_files() -> None:
