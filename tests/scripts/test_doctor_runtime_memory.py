@@ -71,9 +71,16 @@ def test_an_empty_dev_shm_is_fine() -> None:
 
 
 def test_segments_that_nobody_holds_are_counted_and_named_in_the_fix() -> None:
-    found = look(LEFT, leftovers("psm_1a2b", "sem.mp-x y", "somebody-elses"))
+    found = look(LEFT, leftovers("psm_1a2b", "torch_x y", "somebody-elses"))
     assert (found.status, found.found) == ("warn", "2 files, 200 MiB, used by nobody")
-    assert found.fix == "rm /dev/shm/psm_1a2b '/dev/shm/sem.mp-x y'"
+    assert found.fix == "rm /dev/shm/psm_1a2b '/dev/shm/torch_x y'"
+
+
+def test_semaphores_are_nobodys_leftovers() -> None:
+    """A living process has its own ones mapped by another name, which is gone."""
+    fake = leftovers("sem.mp-1a2b")
+    fake.files["/proc/7/maps"] = "7f00-7f01 rw-s 00000000 00:19 42          /dev/shm/sem.XkJ2aB (deleted)\n"
+    assert look(LEFT, fake).found == "nothing"
 
 
 def test_a_segment_that_is_mapped_or_open_is_used() -> None:
