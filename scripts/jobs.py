@@ -97,7 +97,9 @@ def _group_folders(membership: Path, groups: Path) -> list[Path]:
     names may not exist, as the container's own group is mounted at the top.
     """
     folders = []
-    for line in membership.read_text(encoding="utf-8").splitlines():
+    # A kernel without control groups has no such file, and no limits.
+    text = membership.read_text(encoding="utf-8") if membership.exists() else ""
+    for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         names = [name for name in controllers.split(",") if name in {"memory", "cpu", ""}]
         for name in names:

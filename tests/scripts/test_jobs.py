@@ -82,6 +82,12 @@ def test_without_control_groups_the_machine_has_all_of_its_memory(tmp_path: Path
     assert Machine(tmp_path, "0::/\n").available().memory == 100 * GIB
 
 
+def test_a_kernel_without_control_groups_sets_no_limit(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "")
+    (machine.proc / "self" / "cgroup").unlink()
+    assert machine.available().memory == 100 * GIB
+
+
 def test_a_limit_of_version_2_counts_what_is_left_of_it(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "0::/build\n").group(
         "build", memory__max=f"{16 * GIB}\n", memory__current=f"{10 * GIB}\n", memory__stat=f"inactive_file {4 * GIB}\n"
