@@ -92,7 +92,7 @@ CHECKS = (
         symptom="cargo's configuration: nothing that changes what is built",
         cause="~/.cargo/config.toml, or one above the checkout, sets rustflags, a target, a profile or a patch",
         looks_at="config.toml in cargo's home and in every .cargo above the build folders",
-        fix="$EDITOR ~/.cargo/config.toml   # or: export CARGO_HOME=FOLDER",
+        fix="${EDITOR:-vi} ~/.cargo/config.toml   # or: export CARGO_HOME=FOLDER",
         reference="https://doc.rust-lang.org/cargo/reference/config.html",
         needed_for=("build",),
         look=_cargo_config,

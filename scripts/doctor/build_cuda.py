@@ -112,7 +112,7 @@ def _architectures(subject: Subject) -> Finding:
         return _not_for_cuda(subject)
     wanted = [str(each) for each in subject.stack.recipes["vllm"].get("cuda_archs", ())]
     required = f"an nvcc that compiles for {' '.join(wanted) or 'the architectures that vLLM chooses'}"
-    edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [recipes.vllm] cuda_archs"
+    edit = f"${{EDITOR:-vi}} stacks/{subject.stack.name}/stack.toml   # [recipes.vllm] cuda_archs"
     if not wanted:
         return warn("the stack file names none, and vLLM takes all that it knows", required, edit)
     found = toolkit(subject)
@@ -198,7 +198,7 @@ CHECKS = (
         symptom="nvcc fatal: Unsupported gpu architecture 'compute_120'",
         cause="nvcc is older than an architecture of the list",
         looks_at="nvcc --list-gpu-arch, against cuda_archs of the stack file",
-        fix="$EDITOR stacks/NAME/stack.toml   # [recipes.vllm] cuda_archs, or a newer toolkit",
+        fix="${EDITOR:-vi} stacks/NAME/stack.toml   # [recipes.vllm] cuda_archs, or a newer toolkit",
         reference="https://github.com/vllm-project/vllm/issues/8665",
         needed_for=("build",),
         look=_architectures,

@@ -93,7 +93,7 @@ def _torch_index(subject: Subject) -> Finding:
     if chosen and chosen != subject.stack.torch_backend:
         return warn(f"UV_TORCH_BACKEND={chosen}, and the stack wants {label}", required, "unset UV_TORCH_BACKEND")
     if label != subject.stack.torch_backend:
-        fix = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # torch_backend, or [packages.torch]"
+        fix = f"${{EDITOR:-vi}} stacks/{subject.stack.name}/stack.toml   # torch_backend, or [packages.torch]"
         return fail(
             f"torch_backend is {subject.stack.torch_backend}, and [packages] pins torch {version}", required, fix
         )

@@ -36,7 +36,7 @@ def _rust(subject: Subject) -> Finding:
     install = f"rustup toolchain install {' '.join(missing)} --profile minimal"
     if subject.which("rustup") is None:
         script = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal"
-        return fail(f"no rustup, and {_shown(subject)}", required, f'{script} && "$HOME/.cargo/bin/"{install}')
+        return fail(f"no rustup, and {_shown(subject)}", required, f'{script} && . "$HOME/.cargo/env" && {install}')
     return fail(f"no {', no '.join(missing)}; {_shown(subject)}", required, install)
 
 

@@ -117,7 +117,8 @@ def _nested(subject: Subject) -> Finding:
         return warn(f"{', '.join(floating + crates)} will be fetched, and {', '.join(closed)} is set", required, fix)
     if not floating:
         return ok(f"all of vLLM's are pinned; {crates[0]} is fetched by a crate of Dynamo", required)
-    edit = f"$EDITOR stacks/{subject.stack.name}/stack.toml   # [sources.{recipe.get('source')}.nested.{floating[0]}]"
+    table = f"[sources.{recipe.get('source')}.nested.{floating[0]}]"
+    edit = f"${{EDITOR:-vi}} stacks/{subject.stack.name}/stack.toml   # {table}"
     return warn(f"fetched at what the sources' own build files name: {', '.join(floating + crates)}", required, edit)
 
 
@@ -165,7 +166,7 @@ CHECKS = (
         symptom="CMake stops while it clones CUTLASS, FlashMLA or another one",
         cause="vLLM's build fetches sources by itself where nobody hands them over",
         looks_at="which of them the stack file pins, and variables that close the network",
-        fix="$EDITOR stacks/NAME/stack.toml   # [sources.vllm.nested.cutlass] repository, revision",
+        fix="${EDITOR:-vi} stacks/NAME/stack.toml   # [sources.vllm.nested.cutlass] repository, revision",
         reference="https://github.com/vllm-project/vllm/issues/13424",
         needed_for=("build",),
         look=_nested,

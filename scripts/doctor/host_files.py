@@ -71,10 +71,21 @@ def _disk(subject: Subject, phase: str) -> Finding:
             return fail(
                 f"{space.path} is mounted read-only",
                 "a file system to write to",
-                f"sudo mount -o remount,rw {space.path}",
+                _elsewhere(subject, place) or f"sudo mount -o remount,rw {quoted(space.path)}",
             )
+        if (
+            _elsewhere(subject, place)
+            and subject.machine.exists(space.path)
+            and not subject.machine.may_write(space.path)
+        ):
+            return fail(f"{place.path} may not be written", "a cache of uv", _elsewhere(subject, place))
         shared.setdefault((space.total, space.free), []).append((place, space))
     return _judged(list(shared.values()), estimated=subject.stack.from_source and phase != "run")
+
+
+def _elsewhere(subject: Subject, place: _Place) -> str:
+    """uv's cache may lie anywhere; the other places are the project's."""
+    return "export UV_CACHE_DIR=/var/tmp/uv-cache" if place.path == _uv_cache(subject) else ""
 
 
 def _judged(systems: list[list[tuple[_Place, Space]]], *, estimated: bool) -> Finding:

@@ -15,9 +15,7 @@ def _python3(subject: Subject) -> Finding:
     found = subject.machine.python_version()
     if found[:2] >= OLDEST_PYTHON:
         return ok(versions.dotted(found), required)
-    return fail(
-        versions.dotted(found), required, "sudo apt-get install -y python3 python3-venv   # or: uv python install 3.11"
-    )
+    return fail(versions.dotted(found), required, "sudo apt-get install -y python3 python3-venv")
 
 
 def _venv(subject: Subject) -> Finding:
@@ -67,7 +65,7 @@ def _python_fix(subject: Subject, minor: str) -> str:
     there = [name for name in subject.machine.entries(pyenv) or () if name.startswith(f"{minor}.")]
     if there:
         return f'export PATH="{pyenv}/{there[-1]}/bin:$PATH"'
-    return f"uv python install {minor}   # or: sudo apt-get install -y python{minor}"
+    return f"{interpreters.install(subject, minor)}   # or: sudo apt-get install -y python{minor}"
 
 
 def _headers(subject: Subject) -> Finding:
@@ -132,7 +130,7 @@ CHECKS = (
         symptom="no solution found, or no wheel with a matching Python tag",
         cause="the machine has another Python only",
         looks_at="Pythons that uv manages, and those on PATH (pyenv's too), each asked for its version",
-        fix="uv python install 3.11",
+        fix="./noxw --list >/dev/null && .tool/py*/bin/uv python install 3.11   # or your own uv",
         reference="https://docs.astral.sh/uv/concepts/python-versions/",
         needed_for=("build", "install"),
         look=_stack_python,
@@ -148,7 +146,7 @@ BUILD_CHECKS = (
         symptom="fatal error: Python.h: No such file or directory, or: Could NOT find Python (Development.Module)",
         cause="the system's Python comes without its development files",
         looks_at="the include folder of the stack's Python",
-        fix="uv python install 3.12   # or: sudo apt-get install -y python3.12-dev",
+        fix="sudo apt-get install -y python3.12-dev   # Pythons of uv and of pyenv have it",
         reference="https://github.com/vllm-project/vllm/issues/5671",
         needed_for=("build",),
         look=_headers,

@@ -34,6 +34,18 @@ class Interpreter:
         return f"{self.path} ({'.'.join(map(str, self.version))})"
 
 
+def install(subject: Subject, minor: str) -> str:
+    """The command that gets one: by the uv on PATH, or by the tool environment's, which `./noxw` makes first."""
+    uv = subject.which("uv")
+    tools = f"{subject.root}/.tool/"
+    if uv is not None and not uv.startswith(tools):
+        return f"uv python install {minor}"
+    made = [name for name in subject.machine.entries(tools) or () if name.startswith("py")]
+    if len(made) == 1:
+        return f".tool/{made[0]}/bin/uv python install {minor}"
+    return f"./noxw --list >/dev/null && .tool/py*/bin/uv python install {minor}"
+
+
 def find(subject: Subject, minor: str) -> Interpreter | None:
     """The first one of the minor version `3.11`; None when there is none."""
     wanted = tuple(int(part) for part in minor.split("."))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.doctor import interpreters
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
 from scripts.doctor.runtime_installed import Installed, when_unchanged
 from scripts.doctor.subject import Subject
@@ -134,7 +135,9 @@ def _fix_for(subject: Subject, missing: list[str]) -> str:
     if packages:
         return f"sudo apt-get install -y {' '.join(packages)}"
     if any(name.startswith("libpython") for name in missing):
-        return f"uv python install {subject.stack.python}   # one with a shared libpython; then install again"
+        return (
+            f"{interpreters.install(subject, subject.stack.python)}   # one with a shared libpython; then install again"
+        )
     return _install(subject)
 
 

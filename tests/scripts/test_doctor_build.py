@@ -207,7 +207,7 @@ def test_what_floats_is_listed_with_where_to_pin_it() -> None:
         "warn",
         "fetched at what the sources' own build files name: cutlass, qutlass, swagger-ui",
     )
-    assert finding.fix == "$EDITOR stacks/prime-rl/stack.toml   # [sources.vllm.nested.cutlass]"
+    assert finding.fix == "${EDITOR:-vi} stacks/prime-rl/stack.toml   # [sources.vllm.nested.cutlass]"
 
 
 def test_what_floats_on_a_closed_network_is_said_so() -> None:
@@ -420,6 +420,7 @@ def test_a_machine_without_rust_is_told_how_to_get_rustup() -> None:
     finding = found("rust", machine(programs={}, answers={}))
     assert finding.found == "no rustup, and no rustc in use"
     assert "https://sh.rustup.rs" in finding.fix
+    assert ' && . "$HOME/.cargo/env" && rustup toolchain install ' in finding.fix
 
 
 def test_without_setuptools_rust_the_wheel_would_lack_its_front_end() -> None:

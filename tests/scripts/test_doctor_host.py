@@ -191,6 +191,11 @@ def test_a_nox_of_ones_own_is_new_enough_and_has_uv_beside_it(said: str | None, 
 
 def test_the_stacks_python_is_found_on_path_or_managed_by_uv() -> None:
     made = machine(environ={"PATH": "/usr/bin:/opt/bin"})
+    assert look(the("stack-python"), made).fix.startswith("./noxw --list >/dev/null && .tool/py*/bin/uv python install")
+    made.folders.add(f"{ROOT}/.tool/py3.11-ab/bin")
+    made.programs["uv"] = f"{ROOT}/.tool/py3.11-ab/bin/uv"
+    assert look(the("stack-python"), made).fix.startswith(".tool/py3.11-ab/bin/uv python install 3.11")
+    made.programs["uv"] = "/usr/bin/uv"
     assert look(the("stack-python"), made).fix.startswith("uv python install 3.11")
     made.files["/opt/bin/python3.11"] = ""
     made.answers[f"/opt/bin/python3.11 -I -S -c {interpreters._QUESTION}"] = PYTHON.format("3, 11, 9", "True")
@@ -336,6 +341,15 @@ def test_a_file_system_without_inodes_or_read_only_or_gone_is_full() -> None:
     closed = machine(spaces={"/": Space("/", 100 * GIB, 60 * GIB, read_only=True)})
     assert look(the("disk-build"), closed).fix == "sudo mount -o remount,rw /"
     assert look(the("disk-build"), machine(spaces={})).status == "fail"
+
+
+def test_a_home_that_may_not_be_written_needs_another_place_for_uvs_cache() -> None:
+    made = machine(spaces={"/": Space("/", 100 * GIB, 60 * GIB), "/home": Space("/home", 100 * GIB, 60 * GIB)})
+    assert look(the("disk-install"), made).status == "ok"
+    made.read_only.add("/home")
+    found = look(the("disk-install"), made)
+    assert (found.status, found.found) == ("fail", "/home/me/.cache/uv may not be written")
+    assert found.fix == "export UV_CACHE_DIR=/var/tmp/uv-cache"
 
 
 LONG = "/scratch/" + "x" * 40

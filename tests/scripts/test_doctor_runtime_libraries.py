@@ -53,11 +53,14 @@ def test_a_symbol_of_a_library_that_is_bound_later_is_not_the_modules_fault() ->
     assert look(LIBRARIES, machine(f"{TRACE}undefined symbol: rarely_used\t(/usr/lib/libodd.so)\n")).status == "ok"
 
 
+UV = "./noxw --list >/dev/null && .tool/py*/bin/uv"
+
+
 @pytest.mark.parametrize(
     ("library", "fix"),
     [
         ("libnuma.so.1", "sudo apt-get install -y libnuma1"),
-        ("libpython3.11.so.1.0", "uv python install 3.11   # one with a shared libpython; then install again"),
+        ("libpython3.11.so.1.0", f"{UV} python install 3.11   # one with a shared libpython; then install again"),
         ("libnixl.so", "./noxw -s install -- --stack cpu --force"),
     ],
 )
