@@ -95,6 +95,25 @@ def holders(path: Path) -> list[str]:
     return [f"pid {pid}: {_command(pid)}" for pid in pids if pid != os.getpid() and _has_open(pid, wanted)]
 
 
+def working_in(folder: Path, variable: str) -> dict[int, str]:
+    """Other processes that were started with `variable` (NAME=VALUE) and work in `folder`: pid -> command line.
+
+    Both, as a person may look around in a folder, and a compiler cache's server keeps the variables of its first call.
+    """
+    pids = sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return {pid: _command(pid) for pid in pids if pid != os.getpid() and _works_in(pid, folder, variable)}
+
+
+def _works_in(pid: int, folder: Path, variable: str) -> bool:
+    try:
+        # Of a folder that is gone the kernel says so behind its name.
+        place = Path(str(Path(f"/proc/{pid}/cwd").readlink()).removesuffix(" (deleted)"))
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    return place.is_relative_to(folder) and os.fsencode(variable) in variables
+
+
 def _has_open(pid: int, wanted: os.stat_result) -> bool:
     # Processes and their files come and go while one looks, and those of other users may not be looked at.
     with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):

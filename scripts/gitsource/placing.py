@@ -20,7 +20,8 @@ def place(checkout: Checkout, target: Path) -> None:
     What pins nested sources is not copied: each is placed by itself. Raises `BuildError`.
     """
     # The logs lie beside the cache of sources: `Layout.logs`.
-    git = Git(checkout.path.parents[1] / "logs", f"place-{checkout.path.name}")
+    # Named by the target, as builds of two stacks may place the same source at the same time.
+    git = Git(checkout.path.parents[1] / "logs", "-".join(("place", *target.parts[-4:])))
     remove(target)
     with publishing(target) as partial:
         copy_tree(checkout.path, partial)

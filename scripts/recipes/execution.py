@@ -16,6 +16,7 @@ from scripts.commands import Finished
 from scripts.console import Console
 from scripts.digests import file_sha256
 from scripts.errors import BuildError, log_tail
+from scripts.exclusion import exclusive, working_in
 from scripts.gitsource import Checkout
 from scripts.layout import Layout
 from scripts.publish import remove
@@ -46,8 +47,8 @@ def store(layout: Layout) -> Store:
 
 
 def is_kept(plan: RecipePlan, layout: Layout) -> bool:
-    """Whether `run` would probably find its products kept; only `run` reads their bytes."""
-    return store(layout).has(key(plan))
+    """Whether `run` would find its products kept, every byte read."""
+    return kept(plan, layout) is not None
 
 
 def kept(plan: RecipePlan, layout: Layout) -> Made | None:
@@ -64,12 +65,22 @@ def run(
 
     `checkouts` has the plan's source; its facts must be those that the plan was made with.
     """
-    present = None if force else kept(plan, layout)
-    if present is not None:
-        console.cached(f"build {plan.recipe}")
-        return present
+    # Stacks with the same sources have the same keys: the second one waits, and then finds what the first one made.
+    mutex = layout.cache / "locks" / f"built-{key(plan)}.lock"
+    with exclusive(mutex, console, len(plan.steps) * STEP_LIMIT_S, f"build of the same {plan.recipe}"):
+        present = None if force else kept(plan, layout)
+        if present is not None:
+            console.cached(f"build {plan.recipe}")
+            return present
+        if not force and store(layout).has(key(plan)):
+            console.say(f"  build {plan.recipe}: what was kept is not what its record says, and is made again")
+        return _build(plan, checkouts, layout, console)
+
+
+def _build(plan: RecipePlan, checkouts: Mapping[str, Checkout], layout: Layout, console: Console) -> Made:
     with console.step(f"build {plan.recipe} of {plan.source.name} at {plan.source.revision[:12]}"):
         _say_how(plan, console)
+        _refuse_leftovers(plan)
         remove(plan.work)
         plan.work.mkdir(parents=True)
         _place(plan, checkouts[plan.source.name])
@@ -95,6 +106,19 @@ def _say_how(plan: RecipePlan, console: Console) -> None:
     jobs = plan.jobs
     console.say(f"    {jobs.compilers} compilers side by side ({jobs.limit}), {jobs.rust} for Rust")
     console.say(f"    compiler cache: {plan.compiler_cache or 'none (neither sccache nor ccache is on PATH)'}")
+
+
+def _refuse_leftovers(plan: RecipePlan) -> None:
+    """After a SIGKILL of a build its compilers may go on, and would write into the folder of the next one."""
+    left = working_in(plan.work.resolve(), f"VIRTUAL_ENV={plan.environment['VIRTUAL_ENV']}")
+    if left:
+        raise BuildError(
+            f"processes of a former build of {plan.recipe}, which was killed, are still at work",
+            expected="none that writes into the folder of this build",
+            found="\n    ".join(f"pid {pid}: {command}" for pid, command in left.items()),
+            where=str(plan.work),
+            hint=f"kill {' '.join(map(str, left))}   # or wait for their end",
+        )
 
 
 def _place(plan: RecipePlan, checkout: Checkout) -> None:

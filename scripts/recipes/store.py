@@ -54,7 +54,7 @@ class Store:
         return self.folder / key / file.file
 
     def has(self, key: str) -> bool:
-        """Whether there is a record. Quick, and no promise: `get` reads every byte."""
+        """Whether there is a record, of whatever worth: `get` reads every byte."""
         return (self.folder / key / RECORD).is_file()
 
     def get(self, key: str) -> list[BuiltFile] | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import errno
 import io
 import os
 import shutil
+import subprocess
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ import recipes_example as example
 from scripts import gitsource, recipes
 from scripts.console import Console
 from scripts.errors import BuildError, PinError
+from scripts.exclusion import exclusive
 from scripts.gitsource import Checkout
 from scripts.layout import Layout
 from scripts.recipes import Product, RecipePlan, Step, execution, store
@@ -91,6 +95,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path)
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.01)
+
+
 def only(made: recipes.Made) -> Path:
     (path,) = made.files
     return path
@@ -133,6 +144,34 @@ class TestARun:
         again = bench.run(plan)
         assert not again.cached
         assert only(again).read_bytes() == whole
+        assert "build sidecar: what was kept is not what its record says, and is made again" in bench.said
+
+    def test_what_a_killed_build_has_left_at_work_is_named_and_nothing_is_touched(self, bench: Bench) -> None:
+        """Its compilers write into the very folder in which the next build would work."""
+        plan = bench.plan("mkdir target", PROGRAM)
+        bench.work.mkdir(parents=True)
+        variables = {"VIRTUAL_ENV": plan.environment["VIRTUAL_ENV"]}
+        with subprocess.Popen(["/bin/sleep", "60"], env=variables, cwd=bench.work) as left:
+            try:
+                error = bench.fails(plan)
+                assert f"pid {left.pid}: /bin/sleep 60" in (error.found or "")
+                assert (error.hint or "").startswith(f"kill {left.pid} ")
+                assert bench.work.exists()
+            finally:
+                left.kill()
+        assert not bench.run(plan).cached
+
+    def test_while_another_stack_makes_the_same_it_waits_and_takes_that(self, bench: Bench, tmp_path: Path) -> None:
+        plan = bench.plan("mkdir target", PROGRAM)
+        folder = only(bench.run(plan)).parent
+        aside = folder.rename(tmp_path / "aside")
+        mutex = bench.layout.cache / "locks" / f"built-{recipes.key(plan)}.lock"
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            with exclusive(mutex, Console(io.StringIO())):
+                waiting = pool.submit(bench.run, plan)
+                until(lambda: "waiting for another build of the same sidecar" in bench.said)
+                aside.rename(folder)
+            assert waiting.result().cached
 
     def test_starts_in_an_empty_folder(self, bench: Bench) -> None:
         bench.work.mkdir(parents=True)
