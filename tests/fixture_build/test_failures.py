@@ -162,11 +162,11 @@ def test_a_disk_that_is_too_small_is_named_before_anything_is_done(installed: Pr
 
 
 def test_a_disk_that_gets_full(installed: Project, small_disk: Path) -> None:
-    """Full while the tools are put in place, while something is compiled, and while the environment is filled."""
+    """Full while sources are fetched, while something is compiled, and while the environment is filled."""
     project = fixture_project.make(small_disk / "project", installed.sources)
     enough = ("--ignore-check", "host.disk-build", "--ignore-check", "host.disk-install")
     project.run("build", "--only", "sidecar", *enough)
-    for verb, leaving in (("build", 200 << 10), ("build", 40 << 20), ("install", 1 << 20)):
+    for verb, leaving in (("build", 200 << 10), ("build", 38 << 20), ("install", 1 << 20)):
         if verb == "install":
             project.run("build", *enough)
         filler = fill(small_disk, leaving)
