@@ -25,7 +25,7 @@ from scripts.doctor.machine import RealMachine
 from scripts.doctor.registry import GROUPS, PURPOSES, Check, Finding, Result, fail, ok, skip, warn
 from scripts.doctor.reports import REPORTS
 from scripts.doctor.subject import Options, Subject
-from scripts.errors import DoctorError
+from scripts.errors import DoctorError, UsageError
 from scripts.layout import PROJECT_ROOT
 
 SCHEMA = json.loads((PROJECT_ROOT / "docs" / "doctor.schema.json").read_text(encoding="utf-8"))
@@ -252,6 +252,25 @@ def test_a_requirement_that_fails_names_every_fault_with_its_fix(root: Path) -> 
 def test_a_requirement_that_holds_gives_the_findings(root: Path) -> None:
     results = require(root, "mini", "run", machine=FakeMachine(), checks=[check(lambda _: warn("1", "2", "mend it"))])
     assert [each.finding.status for each in results] == ["warn"]
+
+
+def test_a_failure_that_is_ignored_by_name_stops_nothing_and_no_other_is_ignored(root: Path) -> None:
+    faults = [
+        check(lambda _: fail("none", "one toy", "mend toys"), "host.toys"),
+        check(lambda _: fail("0", "2 games", "mend games"), "build.games"),
+    ]
+    with pytest.raises(DoctorError) as caught:
+        require(root, "mini", "run", machine=FakeMachine(), checks=faults, ignored=["host.toys"])
+    assert caught.value.found == "build.games: 0"
+    results = require(root, "mini", "run", machine=FakeMachine(), checks=faults, ignored=["host.toys", "build.games"])
+    assert [each.finding.status for each in results] == ["fail", "fail"]
+
+
+def test_an_id_that_no_check_has_cannot_be_ignored(root: Path) -> None:
+    with pytest.raises(UsageError, match="there is no check named host.tyos"):
+        require(
+            root, "mini", "run", machine=FakeMachine(), checks=[check(lambda _: ok("1", "1"))], ignored=["host.tyos"]
+        )
 
 
 def test_a_stack_file_that_cannot_be_read_skips_what_depends_on_it(root: Path) -> None:
