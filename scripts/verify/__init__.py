@@ -79,7 +79,7 @@ def _fixes(layout: Layout, findings: list[Finding]) -> list[str]:
     extra = [each.file for each in findings if each.kind == "extra"]
     # A folder's files go with it.
     tops = [file for file in extra if not any(file.startswith(f"{other}/") for other in extra)]
-    if len(tops) <= _SHOWN_FIXES:
+    if len(tops) <= _SHOWN_FIXES and all(file.isprintable() for file in tops):
         fixes += [f"rm -r {shlex.quote(file)}" for file in tops]
     else:
         fixes.append(f"look at what is extra in {dist} and {place}, and delete it")

@@ -68,7 +68,9 @@ class Report:
 
 def _table(findings: Iterable[Finding]) -> Iterable[str]:
     for finding in findings:
-        yield f"{finding.kind.upper():<9} {finding.file}"
+        # A name may hold line breaks, or bytes that are no text.
+        name = finding.file if finding.file.isprintable() else ascii(finding.file)
+        yield f"{finding.kind.upper():<9} {name}"
         yield f"          {finding.problem}"
         for label, value in (("expected", finding.expected), ("found", finding.found)):
             if value is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,17 @@ def test_each_kind_of_harm_has_its_own_remedy(whole: Project, tmp_path: Path) ->
         assert run(whole).fixes == ["rm -r 'dist/mini/a stranger'"]
     finally:
         stranger.unlink()
+
+
+def test_a_name_that_is_no_line_of_text_is_written_so_that_it_is_one(whole: Project) -> None:
+    folder = whole.layout.environment / "bin"
+    for name in (b"a\nfix: rm -r .", b"\xff"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
+    report = run(whole)
+    shown = "\n".join(report.lines()).encode().decode().splitlines()
+    assert r"EXTRA     '.venv-mini/bin/a\nfix: rm -r .'" in shown
+    assert r"EXTRA     '.venv-mini/bin/\udcff'" in shown
+    assert report.fixes == ["look at what is extra in dist/mini and .venv-mini, and delete it"]
 
 
 def test_an_altered_artifact_is_not_looked_into(whole: Project, tmp_path: Path) -> None:
