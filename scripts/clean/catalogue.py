@@ -1,4 +1,4 @@
-"""Everything that the project's commands are known to leave, and what each piece is. Looks at names only.
+"""Everything that the project's commands are known to leave, and what each piece is. Looks at names and marks only.
 
 Folders are entered only when they are folders: a link may lead out of the project.
 """
@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Literal
 
 from scripts.clean.needed import Needed
+from scripts.install import CONTENTS
+from scripts.manifest import MANIFEST_NAME
 from scripts.publish import PARTIAL_PREFIX
 
 Scope = Literal["cache", "runs", "all"]
 
 _RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _ENGINE_CACHE = re.compile(r"stack-(?P<stack>.+)-[0-9a-f]{12}")
-_FETCHED = re.compile(r"(?P<pin>.+-[0-9a-f]{40})(-history)?")
+_WHEEL = re.compile(r"[0-9a-f]{64}")
+_GIT = re.compile(r"(?P<pin>.+-[0-9a-f]{40})(-history|-dirty-(?P<tree>[0-9a-f]{40}))?")
 _MODEL = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}")
 _LINK = "a link: what it leads to is not this project's to delete"
 _LOOKED_INTO: Mapping[str, Scope] = {
@@ -61,7 +64,7 @@ class Item:
 
 def catalogue(root: Path, needed: Needed) -> list[Item]:
     """All items, sorted by path. Links stay: whoever made one knows what it is for."""
-    found = [*_folders(root), *_cache(root, needed), *_runs(root), *_made(root), *_interrupted(root)]
+    found = [*_folders(root), *_cache(root, needed), *_runs(root), *_made(root, needed), *_interrupted(root)]
     linked = [replace(item, untouchable=_LINK) if (root / item.path).is_symlink() else item for item in found]
     return sorted(linked, key=lambda item: item.path)
 
@@ -89,12 +92,14 @@ def _folders(root: Path) -> Iterator[Item]:
 
 def _cache(root: Path, needed: Needed) -> Iterator[Item]:
     for name in entries(root, ".cache/sources"):
-        yield _pinned(f".cache/sources/{name}", "a published wheel", needed.wheels.get(name), needed)
+        if _WHEEL.fullmatch(name):
+            yield _pinned(f".cache/sources/{name}", "a published wheel", needed.wheels.get(name), needed)
     for name in entries(root, ".cache/git"):
-        # What was copied from a dirty checkout is no revision: nothing pins it.
-        fetched = _FETCHED.fullmatch(name)
-        pin = None if fetched is None else needed.git.get(fetched["pin"])
-        yield _pinned(f".cache/git/{name}", "a git source", pin, needed)
+        source = _GIT.fullmatch(name)
+        if source is not None:
+            # What was copied from a dirty checkout is no revision: nothing pins it.
+            pin = needed.git.get(source["pin"]) if source["tree"] is None else None
+            yield _pinned(f".cache/git/{name}", "a git source", pin, needed)
     for name in entries(root, ".cache/built"):
         yield Item(f".cache/built/{name}", "cache", "products of a build", _ANY_BUILD, needed.built.get(name))
     for name in entries(root, ".cache/work"):
@@ -137,13 +142,15 @@ def _runs(root: Path) -> Iterator[Item]:
         yield Item(f"runs/{name}", "runs", "a run that has ended", untouchable=standing)
 
 
-def _made(root: Path) -> Iterator[Item]:
+def _made(root: Path, needed: Needed) -> Iterator[Item]:
     for name in entries(root, "dist"):
-        yield Item(f"dist/{name}", "all", "artifacts; ./noxw -s build makes them again", _users(name))
+        if name in needed.stacks or (root / "dist" / name / MANIFEST_NAME).is_file():
+            yield Item(f"dist/{name}", "all", "artifacts; ./noxw -s build makes them again", _users(name))
     for name in entries(root, ""):
         if name.startswith(ENVIRONMENT) and not name.startswith(f"{ENVIRONMENT}{PARTIAL_PREFIX}"):
             stack = name.removeprefix(ENVIRONMENT)
-            yield Item(name, "all", "an environment; ./noxw -s install makes it again", _users(stack))
+            if stack in needed.stacks or (root / name / CONTENTS).is_file():
+                yield Item(name, "all", "an environment; ./noxw -s install makes it again", _users(stack))
     for name in entries(root, ".cache"):
         if name.endswith("-artifacts.txt"):
             yield Item(

@@ -130,6 +130,20 @@ def test_scopes(project: Project, console: Console, chosen: dict[str, bool], exp
     assert paths(run(project, console, **chosen)) == set().union(*(every[scope] for scope in expected))
 
 
+def test_what_this_project_has_not_made_is_not_even_listed(project: Project, console: Console) -> None:
+    own = ("dist/notes", ".venv-mine", ".cache/sources/mine", ".cache/git/vllm-mine", "runs/notes")
+    for name in own:
+        make(project.root / name)
+    (project.root / "dist" / "letter.txt").touch()
+    make(project.root / "dist" / "former", "manifest.json")
+    make(project.root / ".venv-former", "smokestack-contents.json")
+    report = run(project, console, everything=True, delete=True)
+    assert {"dist/former", ".venv-former"} <= paths(report)
+    assert report.ok
+    assert all((project.root / name / "file").is_file() for name in own)
+    assert (project.root / "dist" / "letter.txt").exists()
+
+
 def test_what_a_stack_file_pins_stays_unless_everything_goes(project: Project, console: Console) -> None:
     text = project.layout.stack_file.read_text()
     table = f'[sources.vllm]\nrepository = "https://github.com/vllm-project/vllm"\nrevision = "{REVISION}"\n'
