@@ -125,10 +125,12 @@ def test_each_kind_of_harm_has_its_own_remedy(whole: Project, tmp_path: Path) ->
 
 
 def test_a_name_that_is_no_line_of_text_is_written_so_that_it_is_one(whole: Project) -> None:
-    folder = whole.layout.environment / "bin"
-    for name in (b"a\nfix: rm -r .", b"\xff"):
-        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).touch()
+    paths = [whole.layout.environment / "bin" / os.fsdecode(name) for name in (b"a\nfix: rm -r .", b"\xff")]
+    for path in paths:
+        path.touch()
     report = run(whole)
+    for path in paths:
+        path.unlink()
     shown = "\n".join(report.lines()).encode().decode().splitlines()
     assert r"EXTRA     '.venv-mini/bin/a\nfix: rm -r .'" in shown
     assert r"EXTRA     '.venv-mini/bin/\udcff'" in shown
