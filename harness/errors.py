@@ -8,7 +8,7 @@ says how far the run came, `kind` says what ended it:
     2    usage
     10   doctor                                the machine lacks something, a full disk included
     20   install
-    30   not-ready, service-died, http, observation   before the training began
+    30   not-ready, service-died, http, observation, exposure   before the training began
     31   discovery                             at any time: the workers are not those that the run expects
     40   training, refit; and from the first transfer on also service-died, http, observation, not-ready
     50   teardown                              something was left behind, or could not be stopped

@@ -14,7 +14,9 @@ from harness.bringup import (
     observer_of,
     phase,
 )
+from harness.errors import SmokestackError
 from harness.events import Failure, Teardown
+from harness.evidence.exposure import exposed
 from harness.report.failure import failure_body, failure_headline
 from harness.report.stream import print_document, say
 from harness.report.verdict import failure_document
@@ -23,6 +25,13 @@ from harness.session import Session, opened
 from harness.stack import Stack
 from harness.standing import forget
 from harness.takedown import describe, document, not_wholly_down
+
+
+class ExposureError(SmokestackError):
+    """A stack that others on the network could reach is not left standing."""
+
+    kind = "exposure"
+    exit_code = 30
 
 
 def up(request: Request) -> int:
@@ -41,6 +50,7 @@ def up(request: Request) -> int:
                 stack = new_stack(session, manifest)
                 stack.start()
                 first_generation(session, observer_of(session, stack))
+            _require_unexposed(session, stack)
             standing = leave_standing(session, stack)
         except BaseException as error:
             status = _give_up(session, stack, error)
@@ -53,6 +63,19 @@ def up(request: Request) -> int:
     else:
         describe(standing, sys.stdout)
     return 0
+
+
+def _require_unexposed(session: Session, stack: Stack) -> None:
+    listing = stack.listening("start")
+    session.emit(listing)
+    reachable = exposed(listing, session.config.host)
+    if reachable:
+        raise ExposureError(
+            "the stack listens where other machines can reach it",
+            expected=f"loopback or {session.config.host}",
+            found="; ".join(reachable),
+            hint="its admin routes ask for no key: whoever reaches them can replace the weights",
+        )
 
 
 def _give_up(session: Session, stack: Stack | None, error: BaseException) -> int:

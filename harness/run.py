@@ -137,11 +137,13 @@ class SmokeRun:
 
     def _train(self, stack: Stack, follower: Follower) -> None:
         self.session.emit(stack.identities("start"))
+        self.session.emit(stack.listening("start"))
         follower.train(self._plan(stack), self.session.config.steps)
         stack.may_end(TRAINER)
         self.session.emit(observer_of(self.session, stack).generate("after"))
         self._await_trainers_end(stack)
         self.session.emit(stack.identities("end"))
+        self.session.emit(stack.listening("end"))
 
     def _await_trainers_end(self, stack: Stack) -> None:
         """It is done; it must now also leave, and with status 0."""
@@ -168,6 +170,7 @@ class SmokeRun:
     def _observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> None:
         """Looked at, and only then compared: what may continue is what discovery lists right before that."""
         self.session.emit(observer.observe(prompts, version))
+        stack.note_listening()
         stack.require_same_topology()
 
     def _plan(self, stack: Stack) -> Plan:

@@ -13,9 +13,10 @@ from typing import Literal
 from harness.clock import Clock, Deadline
 from harness.discovery import complete_topology, require_same
 from harness.ending import Stopped, never
-from harness.events import BaseEvent, Failure, Note, Processes, ServiceStarted
+from harness.events import BaseEvent, Failure, Listening, Note, Processes, ServiceStarted
+from harness.exposure import Exposure
 from harness.process import Process
-from harness.proctable import read_boot_id
+from harness.proctable import ProcessTable, read_boot_id
 from harness.services import frontend
 from harness.services.context import ETCD, FRONTEND, FRONTEND_PORT, ServiceContext, engine_name, sidecar_name
 from harness.services.spec import ServiceSpec
@@ -58,6 +59,7 @@ class Stack:
         self._inherited = inherited
         self._watch = Watch(clock, emit)
         self._shared_memory = SharedMemory()
+        self._exposure = Exposure()
         self._noted_at = clock.monotonic()
         self._topology: Topology | None = None
 
@@ -110,6 +112,7 @@ class Stack:
         self._watch.look()
         if self._clock.monotonic() - self._noted_at >= NOTE_INTERVAL_S:
             self._note_shared_memory()
+            self.note_listening()
 
     def current_topology(self) -> Topology:
         """Ask discovery anew, until it gives a complete answer, whatever that is. Raises DiscoveryError without one."""
@@ -129,6 +132,23 @@ class Stack:
             fingerprint=self.current_topology().fingerprint,
             with_children={engine_name(index) for index in range(self.context.config.engines)},
         )
+
+    def listening(self, when: Literal["start", "end"]) -> Listening:
+        """On what the processes of this run listen now; at the end with all that was seen while it was watched."""
+        return self._exposure.listing(when, self._pids(marks=True))
+
+    def note_listening(self) -> None:
+        """Remember on what they listen now, for the list at the end."""
+        self._exposure.look(self._pids())
+
+    def _pids(self, *, marks: bool = False) -> dict[str, list[int]]:
+        """Every living process of each service; see `ProcessTree.update`."""
+        table = ProcessTable.read()
+        return {
+            name: [row.pid for row in process.tree.update(table, marks=marks)]
+            for name, process in self._watch.processes.items()
+            if process.started
+        }
 
     def stop(self, *, urgent: Callable[[], bool] = never) -> Leftovers:
         """End everything that was launched, in reverse order; fine after a partial start, and a second time.

@@ -20,6 +20,8 @@ from harness.events.stack import (
     BinaryHashes,
     EngineObservation,
     Generation,
+    Listening,
+    ListeningSocket,
     Observed,
     Pins,
     Probe,
@@ -59,6 +61,8 @@ __all__ = [
     "EventError",
     "Failure",
     "Generation",
+    "Listening",
+    "ListeningSocket",
     "Mismatch",
     "Note",
     "Observed",
@@ -113,6 +117,7 @@ Event = (
     | Observed
     | Generation
     | Processes
+    | Listening
     | Teardown
     | Failure
     | TrainerReady

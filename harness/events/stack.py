@@ -135,3 +135,25 @@ class Processes(HarnessEvent):
     when: Literal["start", "end"]
     fingerprint: str
     processes: tuple[ProcessRecord, ...]
+
+
+class ListeningSocket(Data):
+    """TCP that listens, or UDP that is connected to nobody. `address` is IPv4 or IPv6."""
+
+    service: str
+    pid: Count
+    protocol: Literal["tcp", "udp"]
+    address: str
+    port: Count
+
+
+class Listening(HarnessEvent):
+    """On what the run's own processes listen: at the start those of that moment, at the end all that were ever seen.
+
+    `unread` are pids whose sockets could not be looked at.
+    """
+
+    kind: Literal["listening"] = "listening"
+    when: Literal["start", "end"]
+    sockets: tuple[ListeningSocket, ...]
+    unread: tuple[Count, ...]

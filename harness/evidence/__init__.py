@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.evidence import policy, stack, training
 from harness.evidence.check import Check, Expectation, Findings, Status
+from harness.evidence.exposure import loopback_only
 from harness.evidence.policy import agreed_versions
 from harness.evidence.timeline import Timeline
 
@@ -27,6 +28,7 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "generation.after-update": stack.generation_after_update,
     "engine.not-paused": stack.not_paused,
     "stack.same-processes": stack.same_processes,
+    "stack.loopback-only": loopback_only,
     "teardown.clean": stack.teardown_clean,
 }
 """Every check in the order of a run. The name `training.four-steps` stands for whatever number was configured."""

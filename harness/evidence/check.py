@@ -38,13 +38,15 @@ class Expectation:
     """What the run was configured to do, apart from all that it reports of itself.
 
     `world_size` counts the ranks of all engines, without the trainer. `starts_untrained` is true when the engines
-    first serve other weights than the trainer's version 0, so that transfer 0 must show.
+    first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
+    this run was told to listen.
     """
 
     steps: int
     engines: int
     world_size: int
     model: str
+    host: str
     starts_untrained: bool
     keep_up: bool
 
@@ -55,6 +57,7 @@ class Expectation:
             engines=config.engines,
             world_size=config.engines * config.tensor_parallel,
             model=config.served_model_name,
+            host=config.host,
             starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
         )

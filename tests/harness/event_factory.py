@@ -47,6 +47,7 @@ def passing_run(config: RunConfig | None = None) -> list[Fields]:
         events.TrainerDone(steps=config.steps),
         events.Generation(when="after", status=200, text="7", completion_tokens=1, finish_reason="stop", seconds=0.21),
         processes("end"),
+        listening("end"),
         events.Phase(phase="train", seconds=11.7),
         *(events.ServiceExited(service=name, returncode=-15, expected=True) for name in reversed(SERVICES)),
         events.Teardown(survivors=(), ports=(), files=(), seconds=2.4),
@@ -86,6 +87,7 @@ def _up(config: RunConfig) -> list[events.Event]:
         ),
         events.Phase(phase="ready", seconds=31.2),
         processes("start"),
+        listening("start"),
         observed(events.BEFORE_TRANSFER, config),
     ]
 
@@ -187,6 +189,17 @@ def training_step(number: int) -> events.Step:
         ),
         mismatch=events.Mismatch(mean_abs=1e-6, max_abs=4e-6, k3=2e-12),
         seconds=events.StepSeconds(rollout=1.21, train=0.34),
+    )
+
+
+def listening(when: Any) -> events.Listening:
+    return events.Listening(
+        when=when,
+        sockets=tuple(
+            events.ListeningSocket(service=name, pid=pid, protocol="tcp", address="127.0.0.1", port=20_000 + pid)
+            for name, pid in SERVICES.items()
+        ),
+        unread=(),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the, without
 
+from harness.evidence import CHECKS
 from harness.report.console import Console, wants_plain
 from harness.report.failure import failure_body, plain
 from harness.report.verdict import judge_run
@@ -122,12 +123,12 @@ def test_the_summary_has_a_row_for_each_version_and_each_check() -> None:
     text = shown(SOUND)
     rows = re.findall(r"^ +([0-4]) .* (0\.1\d s)$", text, flags=re.MULTILINE)
     assert rows == [(str(version), f"0.1{version} s") for version in range(5)]
-    assert len(re.findall(r"^PASS  [a-z]+\.[a-z-]+  ", text, flags=re.MULTILINE)) == 11
+    assert len(re.findall(r"^PASS  [a-z]+\.[a-z-]+  ", text, flags=re.MULTILINE)) == len(CHECKS)
 
 
 def test_the_verdict_comes_last_with_the_path_of_the_evidence_relative_to_here() -> None:
     assert shown(SOUND).endswith(
-        "PASS  policy versions 0 1 2 3 4, 69.0 s\n"
+        f"PASS  policy versions 0 1 2 3 4, {SOUND[-1]['t']:.1f} s\n"
         "      install 0.4 s, ready 31.2 s, train 11.7 s, teardown 2.4 s\n"
         "      evidence in runs/r1\n"
     )
@@ -190,7 +191,8 @@ def test_markup_in_a_models_answer_is_only_text() -> None:
 
 
 def test_a_run_that_did_not_pass_says_so_with_its_exit_status() -> None:
-    assert "\nFAIL  1 of 11 checks, exit status 1, policy versions 0 1 2 3 4, 69.0 s\n" in shown(
+    of = f"1 of {len(CHECKS)} checks"
+    assert f"\nFAIL  {of}, exit status 1, policy versions 0 1 2 3 4, {SOUND[-1]['t']:.1f} s\n" in shown(
         without(SOUND, "generation", when="after")
     )
     assert "\nERROR  refit, exit status 40, policy versions none, " in shown([SOUND[0], failure().fields()])

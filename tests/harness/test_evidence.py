@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from event_factory import (
+    SERVICES,
     Fields,
     edited,
     failure,
@@ -45,6 +46,21 @@ def put_engine(version: int, **values: Any) -> Edit:
 
 def put_probe(version: int, **values: Any) -> Edit:
     return lambda run: the(run, "observed", version=version)["engines"][0]["probes"][0].update(values)
+
+
+def put_socket(when: str, **values: Any) -> Edit:
+    return lambda run: the(run, "listening", when=when)["sockets"][1].update(values)
+
+
+def add_socket(run: list[Fields], when: str, **values: Any) -> None:
+    sockets = the(run, "listening", when=when)["sockets"]
+    sockets.append({**sockets[0], **values})
+
+
+def unlisten(run: list[Fields], *services: str) -> None:
+    for event in run:
+        if event["kind"] == "listening":
+            event["sockets"] = [one for one in event["sockets"] if one["service"] not in services]
 
 
 def drop(kind: str, **where: Any) -> Edit:
@@ -186,6 +202,19 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("stack.same-processes", "no lists", drop("processes")),
     ("stack.same-processes", "a service is not listed", lambda r: unlist(r, "engine-0")),
     ("stack.same-processes", "one died", put("service.exited", {"service": "engine-0"}, expected=False)),
+    ("stack.loopback-only", "every address of the machine", put_socket("start", address="0.0.0.0")),
+    ("stack.loopback-only", "every address, IPv6", put_socket("end", address="::")),
+    ("stack.loopback-only", "an address of the network", put_socket("end", address="192.168.3.7")),
+    ("stack.loopback-only", "a mapped address of the network", put_socket("end", address="::ffff:10.0.0.1")),
+    ("stack.loopback-only", "a datagram socket", put_socket("end", address="0.0.0.0", protocol="udp")),
+    ("stack.loopback-only", "not an address", put_socket("end", address="localhost.example")),
+    ("stack.loopback-only", "later than the start", lambda r: add_socket(r, "end", service="trainer", address="::")),
+    ("stack.loopback-only", "a process that hides its sockets", put("listening", {"when": "end"}, unread=[102])),
+    ("stack.loopback-only", "a service that listens on nothing", lambda r: unlisten(r, "engine-0")),
+    ("stack.loopback-only", "empty lists", lambda r: unlisten(r, *SERVICES)),
+    ("stack.loopback-only", "no list at the start", drop("listening", when="start")),
+    ("stack.loopback-only", "no list at the end", drop("listening", when="end")),
+    ("stack.loopback-only", "no evidence", drop("listening")),
     ("teardown.clean", "a process", put("teardown", {}, survivors=[{"pid": 7, "service": "etcd", "cmd": "etcd"}])),
     ("teardown.clean", "a port", put("teardown", {}, ports=[8002])),
     ("teardown.clean", "a file", put("teardown", {}, files=["tmp/x"])),
@@ -224,7 +253,18 @@ def test_an_unreadable_event_speaks_against_the_checks_that_rely_on_it(kind: str
             if event["kind"] == kind:
                 event["surprise"] = 1
 
-    relied_on = {"pins", "topology", "step", "refit", "trainer.done", "probe", "observed", "generation", "processes"}
+    relied_on = {
+        "pins",
+        "topology",
+        "step",
+        "refit",
+        "trainer.done",
+        "probe",
+        "observed",
+        "generation",
+        "processes",
+        "listening",
+    }
     checks = judged(edited(SOUND, spoil))
     if kind in relied_on | {"teardown"}:
         assert any(f"({kind}) is unreadable: surprise" in checks[check_id].found for check_id in red(checks))
@@ -301,6 +341,18 @@ def test_only_a_tie_that_the_trainer_saw_too_excuses_another_greedy_token(
     assert judged(edited(SOUND, choose_the_other))["policy.weights-match"].status == status
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
+def test_loopback_has_more_than_one_address(address: str) -> None:
+    assert not red(judged(edited(SOUND, put_socket("end", address=address))))
+
+
+def test_the_address_where_a_run_was_told_to_listen_is_allowed() -> None:
+    run = edited(SOUND, put_socket("end", address="192.168.3.7"))
+    assert not red(judged(run, host="192.168.3.7"))
+    check = judged(run)["stack.loopback-only"]
+    assert check.found == "engine-0 (pid 102) listens on 192.168.3.7:20102, tcp"
+
+
 def test_a_model_that_is_served_as_it_is_need_not_change_with_transfer_0() -> None:
     run = edited(SOUND, same_start)
     assert red(judged(run, starts_untrained=False)) == set()
@@ -357,6 +409,7 @@ def test_what_a_failed_run_did_not_reach_is_not_judged() -> None:
         "generation.after-update": "skip",
         "engine.not-paused": "skip",
         "stack.same-processes": "skip",
+        "stack.loopback-only": "skip",
         "teardown.clean": "pass",
     }
     assert checks["policy.weights-match"].why == "the run ended in refit: not reached"

@@ -113,6 +113,9 @@ class Scene:
     asked: list[str] = field(default_factory=list)
     changed: bool = False
 
+    def note_listening(self) -> None:
+        """Sockets are looked at beside the rest."""
+
     def require_same_topology(self) -> None:
         self.asked.append("topology")
         if self.changed:

@@ -20,8 +20,10 @@ from harness.ending import Stopped
 from harness.errors import DiscoveryError, InstallError, NotReadyError, ServiceDiedError, UsageError
 from harness.events import BaseEvent, Failure, Note, ServiceExited, ServiceReady, ServiceStarted
 from harness.events import Topology as TopologyEvent
+from harness.evidence.exposure import exposed
 from harness.ports import PortRoom
 from harness.proctable import ProcessTable, read_row
+from harness.services import exposed as exposed_service
 from harness.services.context import TRAINER, ServiceContext
 from harness.services.spec import ServiceSpec
 from harness.stack import Stack
@@ -160,6 +162,32 @@ class TestStart:
         silent.write_text("#!/bin/sh\nexec sleep 60\n")
         with pytest.raises(NotReadyError, match="etcd"):
             bench.stack.start()
+        assert leftovers(bench.stack.stop()) == CLEAN
+
+
+class TestExposure:
+    def test_every_service_is_listed_with_its_ports_on_loopback(self, bench: Bench) -> None:
+        bench.stack.start()
+        listing = bench.stack.listening("start")
+        assert {one.service for one in listing.sockets} >= {"etcd", "engine-0", "frontend", "sidecar-0"}
+        ports = {name: lease.port for name, lease in bench.leases.items() if name not in ("etcd-peer", "rendezvous")}
+        assert set(ports.values()) <= {one.port for one in listing.sockets}
+        assert exposed(listing, "127.0.0.1") == []
+
+    def test_a_listener_that_appears_later_in_a_session_of_its_own_is_found(self, bench: Bench) -> None:
+        bench.stack.start()
+        before = bench.stack.listening("start")
+        process = bench.stack.launch(exposed_service.spec(bench.context))
+        log = bench.context.log("exposed")
+        end = time.monotonic() + 5
+        while b"listening" not in log.read_bytes() and time.monotonic() < end:
+            bench.stack.watch()
+        bench.stack.note_listening()
+        process.stop()
+        [told] = exposed(bench.stack.listening("end"), "127.0.0.1")
+        assert told.startswith("exposed (pid ")
+        assert "listens on 0.0.0.0:" in told
+        assert exposed(before, "127.0.0.1") == []
         assert leftovers(bench.stack.stop()) == CLEAN
 
 
