@@ -7,15 +7,17 @@ hash-locked file. Options for a session's command follow `--`.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from scripts import toolenv  # noqa: E402
+from scripts import noxrun, toolenv  # noqa: E402
 
 nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ["smoke"]
@@ -48,15 +50,21 @@ def harness(session: nox.Session, *argv: str) -> None:
 
 def program(session: nox.Session, name: str, *argv: str, **variables: str) -> None:
     """Run a program of the tool environment; its stdout and stderr stay apart (nox would merge them)."""
-    session.run(
-        str(Path(toolenv.ensure(ROOT)) / name),
-        *argv,
-        external=True,
-        stderr=None,
-        env={"SMOKESTACK_DIE_WITH_PARENT": str(os.getpid()), **variables},
-        interrupt_timeout=INTERRUPT_S,
-        terminate_timeout=TERMINATE_S,
-    )
+    try:
+        session.run(
+            str(Path(toolenv.ensure(ROOT)) / name),
+            *argv,
+            external=True,
+            stderr=None,
+            env={"SMOKESTACK_DIE_WITH_PARENT": str(os.getpid()), **variables},
+            interrupt_timeout=INTERRUPT_S,
+            terminate_timeout=TERMINATE_S,
+        )
+    except CommandFailed as failed:
+        told = re.fullmatch(r"Returned code (\d+)", str(failed))
+        if told is not None:
+            os.environ.setdefault(noxrun.STATUS, told[1])
+        raise
 
 
 @nox.session

@@ -26,7 +26,7 @@ case "$*" in
 *os.rename*) exec "{real}" "$@" ;;
 '-m venv '*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
 '-m pip '*) {pip} ;;
-'-m nox '*) echo "PATH=$PATH"; shift 2; printf '%s\\n' "$@" ;;
+*noxrun.py*) echo "PATH=$PATH"; shift 2; printf '%s\\n' "$@" ;;
 esac
 """
 
@@ -235,3 +235,21 @@ def test_uvs_wheelhouse_and_index_reach_pip(checkout: Checkout) -> None:
 def test_the_real_one_passes_a_posix_shells_own_check() -> None:
     subprocess.run(["sh", "-n", str(PROJECT_ROOT / "noxw")], check=True)
     assert os.access(PROJECT_ROOT / "noxw", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("told", "ended", "status"), [("10", 1, 10), (None, 1, 1), ("10", 0, 0), ("10", 3, 3), ("20", 130, 130)]
+)
+def test_the_status_is_that_of_the_first_command_that_failed(
+    tmp_path: Path, told: str | None, ended: int, status: int
+) -> None:
+    (tmp_path / "nox").mkdir()
+    (tmp_path / "nox" / "__init__.py").touch()
+    leave = "" if told is None else f"os.environ.setdefault('SMOKESTACK_STATUS', '{told}')\n    "
+    (tmp_path / "nox" / "__main__.py").write_text(f"import os, sys\ndef main():\n    {leave}sys.exit({ended})\n")
+    finished = subprocess.run(
+        [sys.executable, "-P", str(PROJECT_ROOT / "scripts" / "noxrun.py")],
+        env={"PYTHONPATH": str(tmp_path), "SMOKESTACK_STATUS": "99"},
+        check=False,
+    )
+    assert finished.returncode == status
