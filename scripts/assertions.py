@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scripts import commands, wheels
 from scripts.dialects import DIALECTS, Parser, Program, undeclared_flags, unknown_flags
-from scripts.environment import Environment
+from scripts.environment import Environment, uv_program
 from scripts.errors import InstallError
 from scripts.inventory import Entry
 from scripts.manifest import Manifest
@@ -151,7 +151,7 @@ def fix(stack: str) -> str:
     """What to type when files of an environment are not as they should be."""
     return (
         f"./noxw -s install -- --stack {stack} --force\n"
-        "(if that fails in the same way, the file was changed in uv's cache, too: `uv cache clean` before it)"
+        f"{uv_program()} cache clean   # before it, if it fails in the same way: uv's cache has the change as well"
     )
 
 

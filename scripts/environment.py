@@ -83,7 +83,7 @@ def find_python(layout: Layout, minor: str) -> str:
             f"this machine has no Python {minor}, for which the stack's packages are locked",
             expected=f"python{minor} on PATH, from pyenv, or managed by uv",
             found=finished.output.strip(),
-            hint=f"uv python install {minor}   # or your system's python{minor} package",
+            hint=f"{uv_program()} python install {minor}   # or your system's python{minor} package",
         )
     return finished.output.strip().splitlines()[-1]
 

@@ -39,7 +39,7 @@ def lacking(stack: Stack, recipe: str, toolchain: Toolchain) -> list[Lack]:
         if toolchain.versions[name] is None
     ]
     if toolchain.versions["python"] is None:
-        lacks.append(Lack("python", f"Python {stack.python}", "none", f"uv python install {stack.python}"))
+        lacks.append(Lack("python", f"Python {stack.python}", "none", f"{toolchain.uv} python install {stack.python}"))
     lacks += _rust(toolchain, rust_of(stack, recipe))
     if tools is not None and tools.protoc is not None:
         lacks += _release("protoc", tools.protoc, toolchain.versions["protoc"], _PROTOC_FIX.format(tools.protoc))
