@@ -80,8 +80,9 @@ def read_inputs(layout: Layout, choices: Choices = NO_CHOICES, console: Console 
     workshop = None if stack.recipes is None else Workshop(layout, stack, choices)
     if workshop is None:
         _refuse(choices, stack)
-    elif console is not None:
-        workshop.look_at_given(console)
+    elif console is not None and choices.allow_dirty:
+        # What has changed in it is part of its products' keys.
+        workshop.verify_given(console)
     return Inputs(
         stack=stack,
         locked=locked,
@@ -111,6 +112,8 @@ def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = Fal
     """Bring `dist/<stack>` up to date, or only the products named. The caller holds the stack's lock."""
     wanted = _wanted(inputs, only)
     signing.hook(os.environ)
+    if inputs.workshop is not None:
+        inputs.workshop.verify_given(console)
     cache = Cache.load(layout.build_state, layout.dist)
     current = None if force else _current(layout, inputs, cache)
     if current is not None:
@@ -124,7 +127,7 @@ def build(layout: Layout, inputs: Inputs, console: Console, *, force: bool = Fal
     for product in inputs.products:
         kept = None if force and product.name in wanted else cache.reusable(product.key)
         if kept is not None:
-            console.cached(product.plan()[-1])
+            console.cached(product.title)
             artifacts += kept
         elif product.name in wanted:
             artifacts += cache.record(product.key, product.make(console, force=force))
@@ -148,14 +151,15 @@ def _publish(layout: Layout, inputs: Inputs, artifacts: list[Artifact], console:
     return manifest
 
 
-def plan(layout: Layout, inputs: Inputs, *, only: Sequence[str] = ()) -> list[str]:
+def plan(layout: Layout, inputs: Inputs, *, force: bool = False, only: Sequence[str] = ()) -> list[str]:
     """What `build` would do, in words; nothing when `dist/<stack>` is up to date."""
     wanted = _wanted(inputs, only)
     cache = Cache.load(layout.build_state, layout.dist)
-    if _current(layout, inputs, cache) is not None:
+    if not force and _current(layout, inputs, cache) is not None:
         return []
-    unmade = [product for product in inputs.products if cache.reusable(product.key) is None]
-    steps = [step for product in unmade if product.name in wanted for step in product.plan()]
+    forced = wanted if force else frozenset()
+    unmade = [each for each in inputs.products if each.name in forced or cache.reusable(each.key) is None]
+    steps = [step for product in unmade if product.name in wanted for step in product.plan(force=force)]
     if any(product.name not in wanted for product in unmade):
         return steps
     return [*steps, f"write {layout.relative(layout.manifest)}"]

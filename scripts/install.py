@@ -83,9 +83,9 @@ def install(layout: Layout, manifest: Manifest, torch_backend: str, console: Con
     return False
 
 
-def plan(layout: Layout) -> list[str]:
+def plan(layout: Layout, *, force: bool = False) -> list[str]:
     """What `install` would do after an up-to-date build, in words; nothing when the environment is current."""
-    manifest, stamp = manifests.load(layout.manifest), read_stamp(layout)
+    manifest, stamp = manifests.load(layout.manifest), None if force else read_stamp(layout)
     place = layout.relative(layout.environment)
     if manifest is None or stamp is None:
         return [f"make {place} and fill it from {layout.relative(layout.lock)} and {layout.relative(layout.dist)}"]

@@ -118,7 +118,7 @@ def _source(text: str) -> tuple[str, Path]:
     name, separator, path = text.partition("=")
     if not separator or not name or not path:
         raise argparse.ArgumentTypeError(f"expected NAME=PATH, found {text!r}")
-    return name, Path(os.environ.get(INVOKED_FROM, ""), path)
+    return name, Path(Path.cwd(), os.environ.get(INVOKED_FROM, ""), path)
 
 
 def _jobs(text: str) -> int:

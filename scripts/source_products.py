@@ -83,11 +83,10 @@ class Workshop:
             )
         return self._checkouts[name]
 
-    def look_at_given(self, console: Console) -> None:
-        """Obtain what the caller gave and may have changed, before anything is planned."""
-        if self.choices.allow_dirty:
-            for name in self.choices.sources:
-                self.obtain(name, console)
+    def verify_given(self, console: Console) -> None:
+        """Hold what the caller gave to the stack file, also when nothing has to be built from it."""
+        for name in self.choices.sources:
+            self.obtain(name, console)
 
     def revisions(self, console: Console | None) -> list[SourceRevision]:
         """Every source of the stack file, as the manifest says it. Without a console nothing is fetched for it."""
@@ -131,10 +130,16 @@ class SourceProduct:
     def tools(self) -> dict[str, str]:
         return dict(self.workshop.plan(self.name).tools)
 
-    def plan(self) -> list[str]:
-        source = recipes.source_of(self.name, self.workshop.stack)
-        revision = self.workshop.stack.sources[source].revision
-        return [f"fetch {source} at {revision}", *(f"{self.name}: {step.name}" for step in self._plan.steps)]
+    @property
+    def title(self) -> str:
+        return f"build {self.name}"
+
+    def plan(self, *, force: bool = False) -> list[str]:
+        plan = self._plan
+        verify = f"verify {plan.source.name} at {plan.source.revision}, fetched unless it is there"
+        if not force and recipes.is_kept(plan, self.workshop.layout):
+            return [verify, f"{self.name}: take what is kept under its key"]
+        return [verify, *(f"{self.name}: {step.name}" for step in plan.steps)]
 
     def explain(self) -> dict[str, Any]:
         plan = self._plan

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from scripts import build as building
 from scripts import clean as cleaning
-from scripts import doctor
+from scripts import doctor, recipes
 from scripts import install as installing
 from scripts import options as opts
 from scripts.console import Console
@@ -52,9 +52,10 @@ def answer(options: argparse.Namespace, console: Console) -> Answer:
 def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
     inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
-        return _dry_run(layout, inputs, building.plan(layout, inputs, only=options.only))
+        steps = building.plan(layout, inputs, force=options.force, only=options.only)
+        return _dry_run(options, layout, inputs, steps, only=tuple(options.only))
     if options.force or building.plan(layout, inputs, only=options.only):
-        _examine("build", options, layout, console, recipes=tuple(options.only) or None)
+        _examine("build", options, layout, console, only=tuple(options.only) or None)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console, force=options.force, only=options.only)
     if built.manifest is None:
@@ -65,7 +66,8 @@ def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Ans
 def _install(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
     inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
-        return _dry_run(layout, inputs, [*building.plan(layout, inputs), *installing.plan(layout)])
+        steps = [*building.plan(layout, inputs), *installing.plan(layout, force=options.force)]
+        return _dry_run(options, layout, inputs, steps)
     if building.plan(layout, inputs):
         _examine("build", options, layout, console)
     if options.force or building.plan(layout, inputs) or installing.plan(layout):
@@ -81,11 +83,11 @@ def _examine(
     options: argparse.Namespace,
     layout: Layout,
     console: Console,
-    recipes: tuple[str, ...] | None = None,
+    only: tuple[str, ...] | None = None,
 ) -> None:
     """Ask the doctor before anything is changed. Raises `DoctorError` with all that this machine lacks."""
     chosen = opts.choices(options)
-    asked = doctor.Options(jobs=chosen.jobs, sources=chosen.sources, recipes=recipes)
+    asked = doctor.Options(jobs=chosen.jobs, sources=chosen.sources, recipes=only)
     results = doctor.require(layout.root, layout.stack, purpose, asked, ignored=chosen.ignored_checks)
     for ignored in doctor.failures(results):
         console.say(f"  {ignored.check.id}: {ignored.finding.found} (ignored)")
@@ -153,12 +155,35 @@ def _done(verb: str, layout: Layout, console: Console, *, cached: bool, **more: 
     return Answer({**document, **more})
 
 
-def _dry_run(layout: Layout, inputs: building.Inputs, steps: list[str]) -> Answer:
+def _dry_run(
+    options: argparse.Namespace,
+    layout: Layout,
+    inputs: building.Inputs,
+    steps: list[str],
+    only: tuple[str, ...] = (),
+) -> Answer:
+    products = building.explain(layout, inputs)
+    would = [*_looks(opts.choices(options)), *steps]
     document = {
         "stack": layout.stack,
-        "would": steps,
+        "would": would,
         "cached": not steps,
-        "products": building.explain(layout, inputs),
+        "products": products,
         "manifest": building.preview(layout, inputs).model_dump(by_alias=True),
     }
-    return Answer(document, tuple(f"would {step}" for step in steps))
+    lines = [f"would {step}" for step in would]
+    if not steps:
+        lines.append(f"nothing to do: {layout.relative(layout.manifest)} is up to date")
+    for product in products:
+        there = "in dist" if product["cached"] else "kept in .cache/built" if product.get("kept") else "not there"
+        lines.append(f"{product['name']}: key {product['key']}, {there}")
+        made = options.force or there == "not there"
+        if made and options.verb == "build" and product["name"] in (only or (product["name"],)) and "steps" in product:
+            lines += recipes.lines(product)
+    return Answer(document, tuple(lines))
+
+
+def _looks(chosen: opts.Choices) -> list[str]:
+    """What is done first with the checkouts that the caller gave, which a dry run does not look into."""
+    more = ", and take its changes: with any, what is made of it has another key" if chosen.allow_dirty else ""
+    return [f"verify {name} in {path}{more}" for name, path in chosen.sources.items()]

@@ -18,7 +18,7 @@ from scripts.recipes import dynamo, nested, sidecar, vllm
 from scripts.recipes.execution import Made, is_kept, run
 from scripts.recipes.keys import key, parts
 from scripts.recipes.requirements import check, lacking
-from scripts.recipes.showing import document
+from scripts.recipes.showing import document, lines
 from scripts.recipes.steps import NestedState, Product, RecipePlan, SourceFacts, Step
 from scripts.recipes.store import BuiltFile
 from scripts.recipes.toolchain import Toolchain, find
@@ -45,6 +45,7 @@ __all__ = [
     "jobs",
     "key",
     "lacking",
+    "lines",
     "nested",
     "parts",
     "plan",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from scripts.recipes import variables
@@ -54,6 +56,23 @@ def document(plan: RecipePlan) -> dict[str, Any]:
             for each in plan.products
         ],
     }
+
+
+def lines(shown: Mapping[str, Any]) -> list[str]:
+    """A plan's document for people: the variables that all steps have, then each step with its own."""
+    steps = shown["steps"]
+    common = dict(set.intersection(*(set(step["env"].items()) for step in steps)))
+    found = ["  every step, beside the caller's own " + (", ".join(shown["inherited"]) or "none") + ":"]
+    found += _variables(common)
+    for step in steps:
+        found += [f"  {step['name']}, in {step['cwd']}:"]
+        found += _variables({name: value for name, value in step["env"].items() if name not in common})
+        found.append(f"    $ {shlex.join(step['argv'])}")
+    return found
+
+
+def _variables(env: Mapping[str, str]) -> list[str]:
+    return [f"    {name}={shlex.quote(value)}" for name, value in sorted(env.items())]
 
 
 def _source(source: SourceFacts) -> dict[str, Any]:

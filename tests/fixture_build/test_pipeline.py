@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fixture_project import Project, contents
+from tampering import absent
 
 from tests.sources import repositories
 
@@ -134,6 +135,19 @@ def test_a_dry_run_says_every_command_and_changes_nothing(fresh: Project) -> Non
     assert not fresh.layout.dist.exists()
     assert [product["name"] for product in document["products"]] == ["vllm", "dynamo", "sidecar", "payload"]
     assert not any(product["cached"] for product in document["products"])
+
+
+def test_a_dry_run_says_what_force_would_do_and_what_is_kept(installed: Project, tmp_path: Path) -> None:
+    def would(*options: str) -> list[str]:
+        steps: list[str] = installed.run("build", "--dry-run", *options).document["would"]
+        return steps
+
+    assert would() == []
+    assert "sidecar: compile the sidecar" in would("--force", "--only", "sidecar")
+    assert not [step for step in would("--force", "--only", "sidecar") if step.startswith("vllm: ")]
+    with absent(installed.layout.dist / "dynamo-vllm-sidecar", tmp_path / "aside"):
+        assert "sidecar: take what is kept under its key" in would()
+        assert not [step for step in would() if "compile" in step]
 
 
 def test_a_checkout_and_a_mirror_of_this_machine_give_the_same_bytes(

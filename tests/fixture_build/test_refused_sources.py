@@ -99,6 +99,16 @@ def test_a_shallow_clone_will_do_when_the_stack_names_the_version(fresh: Project
     assert [path.name for path in fresh.layout.dist.iterdir()] == ["dynamo-vllm-sidecar"]
 
 
+def test_a_dirty_checkout_is_refused_also_when_there_is_nothing_to_build(installed: Project, tmp_path: Path) -> None:
+    """Otherwise "up to date" would be taken for a build of what was just edited."""
+    checkout = repositories.clone(installed.sources["vllm"], tmp_path / "checkout")
+    given = ("--source", f"vllm={checkout}")
+    assert installed.run("build", *given).document["cached"]
+    found = edited(checkout)
+    assert found in installed.run("build", *given, status=BUILD).said
+    assert installed.run("build").document["cached"], "what was built is untouched"
+
+
 def dirty(project: Project) -> dict[str, bool]:
     return {each["name"]: each["dirty"] for each in project.manifest["sources"]}
 

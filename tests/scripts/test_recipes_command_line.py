@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,3 +105,38 @@ def test_what_floats_is_listed(recipes: dict[str, dict[str, Any]]) -> None:
     }
     assert floating["sidecar"] == floating["dynamo"] == ["swagger-ui"]
     assert {"cutlass", "flashmla", "flash-attention", "qutlass", "triton-kernels"} <= set(floating["vllm"])
+
+
+def test_a_person_sees_the_same_commands_variables_and_keys(recipes: dict[str, dict[str, Any]]) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-m", "scripts", "build", "--stack", "prime-rl", "--dry-run", "--jobs", "6"],
+        cwd=PROJECT_ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    lines = finished.stdout.splitlines()
+    for name, product in recipes.items():
+        assert f"{name}: key {product['key']}, not there" in lines
+        for each in product["steps"]:
+            assert f"    $ {shlex.join(each['argv'])}" in lines
+    assert "    VLLM_REQUIRE_RUST_FRONTEND=1" in lines
+    assert "    TZ=UTC" in lines
+
+
+def test_a_relative_source_is_the_callers(tmp_path: Path) -> None:
+    for variables, place in (({"SMOKESTACK_INVOKED_FROM": str(tmp_path)}, tmp_path), ({}, PROJECT_ROOT)):
+        finished = subprocess.run(
+            [
+                *(sys.executable, "-m", "scripts", "build", "--stack", "prime-rl"),
+                *("--dry-run", "--json", "--source", "vllm=my vllm"),
+            ],
+            cwd=PROJECT_ROOT,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        assert json.loads(finished.stdout)["would"][0] == f"verify vllm in {place / 'my vllm'}"
