@@ -1,8 +1,9 @@
 """Typed clients of what the stack serves over HTTP: the engine's admin routes, the sidecar's controls, the frontend.
 
-Synchronous, straight (no proxy, no redirect), with one time-out for each wait of a call (see `probes.fetch`), and never
-more than `MAX_BODY_BYTES` of an answer. The admin routes carry no authentication of their own; headers and a key
-are sent where a stack is configured to want them. Shapes: vLLM 0.32 (development mode) and Dynamo 1.6.
+Synchronous, straight (no proxy, no redirect), with one time-out for each call (see `fetching`), and never more than
+`MAX_BODY_BYTES` of an answer. The admin routes ask for no key of their own; every call carries what the run was given
+(see `credentials`). A 200 that says of itself that it is an error is one. Shapes: vLLM 0.32 (development mode) and
+Dynamo 1.6.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from harness.answers import ChatAnswer, ChatCompletion, Generated, ModelList, Paused, Version, WeightVersion, WorldSize
+from harness.credentials import Credentials
 from harness.errors import SmokestackError
-from harness.probes import fetch
+from harness.fetching import fetch
+from harness.plaintext import printable
+from harness.strictjson import decode
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-SHOWN_BODY_CHARS = 500
 
 PauseMode = Literal["abort", "wait", "keep"]
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -32,8 +35,8 @@ class HttpStatusError(SmokestackError):
     kind = "http"
     exit_code = 30
 
-    def __init__(self, what: str, *, status: int | None, found: str, where: str) -> None:
-        super().__init__(what, expected="HTTP 200", found=found, where=where)
+    def __init__(self, what: str, *, status: int | None, found: str, where: str, hint: str | None = None) -> None:
+        super().__init__(what, expected="HTTP 200", found=found, where=where, hint=hint)
         self.status = status
 
 
@@ -44,40 +47,38 @@ class HttpBodyError(SmokestackError):
     exit_code = 30
 
 
-def printable(body: bytes | str, limit: int = SHOWN_BODY_CHARS) -> str:
-    """A server's text for a message: decoded leniently, control characters replaced, cut to `limit` characters."""
-    text = body.decode("utf-8", errors="replace") if isinstance(body, bytes) else body
-    clean = " ".join("".join(ch if ch.isprintable() else " " for ch in text).split())
-    return clean if len(clean) <= limit else f"{clean[:limit]}… ({len(clean)} characters)"
-
-
 @dataclass(frozen=True)
 class HttpClient:
-    """One base URL with its headers. `timeout_s` is that of `probes.fetch` and may be overridden per call."""
+    """One base URL with what its requests carry. `timeout_s` bounds a whole call, and may be overridden for one."""
 
     base_url: str
     timeout_s: float = 10.0
-    headers: Mapping[str, str] = field(default_factory=dict)
-    api_key: str | None = field(default=None, repr=False)
+    credentials: Credentials = field(kw_only=True)
 
     def call(self, method: str, path: str, body: object = None, *, timeout_s: float | None = None) -> bytes:
         """Body of a request that must answer 200; raises HttpStatusError with the server's own text."""
         url = self.base_url + path
+        content_type = {} if body is None else {"Content-Type": "application/json"}
         try:
             answer = fetch(
                 url,
                 method=method,
                 content=None if body is None else json.dumps(body, allow_nan=False).encode(),
-                headers=self._headers(has_body=body is not None),
+                headers={**self.credentials.request_headers(), **content_type},
                 timeout_s=timeout_s or self.timeout_s,
                 limit_bytes=MAX_BODY_BYTES,
             )
         except httpx.TransportError as broken:
-            reason = f"{type(broken).__name__}: {broken}"
+            reason = f"{type(broken).__name__}: {printable(str(broken))}"
             raise HttpStatusError(f"{method} {url} got no answer", status=None, found=reason, where=url) from broken
         if answer.status != 200:
-            found = f"HTTP {answer.status}: {printable(answer.body)}"
-            raise HttpStatusError(f"{method} {url} failed", status=answer.status, found=found, where=url)
+            raise HttpStatusError(
+                f"{method} {url} failed",
+                status=answer.status,
+                found=f"HTTP {answer.status}: {self.credentials.shown(answer.body)}",
+                where=url,
+                hint=self.credentials.refusal(answer.status),
+            )
         if answer.truncated:
             found = f"more than {MAX_BODY_BYTES} bytes"
             raise HttpStatusError(f"{method} {url} sent too much", status=answer.status, found=found, where=url)
@@ -89,25 +90,46 @@ class HttpClient:
     def post(self, path: str, body: object, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
         return self._parse(path, answer, self.call("POST", path, body, timeout_s=timeout_s))
 
-    def _headers(self, *, has_body: bool) -> dict[str, str]:
-        headers = dict(self.headers)
-        if has_body:
-            headers["Content-Type"] = "application/json"
-        if self.api_key is not None:
-            headers["Authorization"] = f"Bearer {self.api_key}"
-        return headers
+    def order(self, path: str) -> None:
+        """A POST whose answer says nothing but that it was done. Raises HttpBodyError when it says the opposite."""
+        content = self.call("POST", path)
+        try:
+            document = decode(content)
+        except ValueError:
+            return  # an empty body, or a word
+        if says_error(document):
+            raise self._unexpected(path, content, "an answer that is no error")
 
     def _parse(self, path: str, answer: type[Answer], content: bytes) -> Answer:
         try:
+            document = decode(content)
+            if says_error(document):
+                raise self._unexpected(path, content, "an answer that is no error")
             return answer.model_validate_json(content)
         except ValidationError as invalid:
             problem = invalid.errors(include_url=False, include_input=False)[0]
-            raise HttpBodyError(
-                f"{self.base_url + path} answered something unexpected",
-                expected=f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}",
-                found=printable(content),
-                where=self.base_url + path,
-            ) from invalid
+            place = ".".join(printable(str(part), 80) for part in problem["loc"])
+            raise self._unexpected(path, content, f"{place}: {problem['msg']}") from invalid
+        except (ValueError, RecursionError) as broken:
+            raise self._unexpected(path, content, f"JSON ({printable(str(broken), 200)})") from broken
+
+    def _unexpected(self, path: str, content: bytes, expected: str) -> HttpBodyError:
+        url = self.base_url + path
+        found = self.credentials.shown(content)
+        return HttpBodyError(f"{url} answered something unexpected", expected=expected, found=found, where=url)
+
+
+def says_error(document: object) -> bool:
+    """Whether an answer that came with status 200 says of itself that the request failed."""
+    if not isinstance(document, dict):
+        return False
+    status = document.get("status")
+    failed = status in ("error", "failed", "failure") if isinstance(status, str) else _is_error_code(status)
+    return bool(document.get("error")) or document.get("success") is False or failed
+
+
+def _is_error_code(status: object) -> bool:
+    return isinstance(status, int) and not isinstance(status, bool) and status >= 400
 
 
 @dataclass(frozen=True)
@@ -133,13 +155,13 @@ class EngineAdmin:
         return self.http.get("/get_world_size", WorldSize).world_size
 
     def pause(self, mode: PauseMode = "abort") -> None:
-        self.http.call("POST", f"/pause?mode={mode}")
+        self.http.order(f"/pause?mode={mode}")
 
     def resume(self) -> None:
-        self.http.call("POST", "/resume")
+        self.http.order("/resume")
 
     def reset_prefix_cache(self) -> None:
-        self.http.call("POST", "/reset_prefix_cache")
+        self.http.order("/reset_prefix_cache")
 
     def generate(
         self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], *, timeout_s: float | None = None

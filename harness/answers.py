@@ -1,8 +1,18 @@
-"""What the servers of the stack answer: the fields that this project reads. Shapes: vLLM 0.32 and Dynamo 1.6."""
+"""What the servers of the stack answer: the fields that this project reads. Shapes: vLLM 0.32 and Dynamo 1.6.
+
+A value of another type is not bent into the right one: `true` is no version 1, and a number that cannot be is none.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
+
+TokenId = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
+"""A log-probability is at most 0; rounding may lift it a little above."""
 
 
 class Served(BaseModel):
@@ -14,7 +24,7 @@ class Served(BaseModel):
 class TokenLogprob(Served):
     """Log-probability of one token, natural logarithm. Rank 1 is the most likely token."""
 
-    logprob: float
+    logprob: Logprob
     rank: int | None = None
 
 
@@ -25,7 +35,7 @@ class ContentLogprobs(Served):
 class GeneratedChoice(Served):
     """One generated sequence: token ids, and the log-probability of each."""
 
-    token_ids: list[int]
+    token_ids: list[TokenId]
     finish_reason: str | None = None
     logprobs: ContentLogprobs | None = None
 
@@ -58,7 +68,7 @@ class ChatChoice(Served):
 
 
 class ChatUsage(Served):
-    completion_tokens: int
+    completion_tokens: Tokens
 
 
 class ChatAnswer(Served):
@@ -75,15 +85,15 @@ class ModelList(Served):
 
 
 class WeightVersion(Served):
-    weight_version: str | int
+    weight_version: Annotated[str, Field(strict=True, max_length=256)] | Annotated[int, Field(strict=True)]
 
 
 class Paused(Served):
-    is_paused: bool
+    is_paused: Annotated[bool, Field(strict=True)]
 
 
 class WorldSize(Served):
-    world_size: int
+    world_size: Annotated[int, Field(strict=True, ge=1, le=2**16)]
 
 
 class Version(Served):

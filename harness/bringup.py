@@ -74,7 +74,7 @@ def new_stack(session: Session, manifest: Manifest, *, meanwhile: Callable[[], N
         session.emit(event)
 
     stack = Stack(
-        ServiceContext(session.config, manifest, os.environ),
+        ServiceContext(session.config, manifest, os.environ, session.request.credentials),
         clock=session.clock,
         emit=emit,
         meanwhile=meanwhile,
@@ -111,6 +111,7 @@ def observer_of(session: Session, stack: Stack) -> Observer:
         request_s=session.config.deadlines.request_s,
         observe_s=2 * session.config.deadlines.request_s,
         watch=stack.watch,
+        credentials=stack.context.credentials,
     )
 
 

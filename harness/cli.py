@@ -142,6 +142,27 @@ def _add_stack_options(parser: argparse.ArgumentParser) -> None:
         help="a fixed port instead of a free one, for example engine-0=8002; may be repeated",
     )
     parser.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help="the variable with the API key: the engine asks for it, every admin and rollout call carries it",
+    )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        type=_named_value,
+        metavar="NAME=VALUE",
+        help="a header of every admin and rollout call, no secret; may be repeated",
+    )
+    parser.add_argument(
+        "--header-from-env",
+        action="append",
+        default=[],
+        type=_named_value,
+        metavar="NAME=VARIABLE",
+        help="the same with the value of a variable; may be repeated",
+    )
+    parser.add_argument(
         "--ready-timeout", type=_positive_float, default=Deadlines().engine_s, help="seconds for the engine to start"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="only the outcome")
@@ -172,6 +193,13 @@ def _positive_float(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
     return value
+
+
+def _named_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name or not value:
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {name!r} without a value")
+    return name, value
 
 
 def _port(text: str) -> tuple[str, int]:

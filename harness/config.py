@@ -77,5 +77,8 @@ class RunConfig(BaseModel):
     max_model_len: int = 512
     probe_new_tokens: int = 8
     keep_up: bool = False
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="names of the headers that every call carries, and where each value is from"
+    )
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()

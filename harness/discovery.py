@@ -9,22 +9,39 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Protocol
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from harness.admin import printable
 from harness.clock import Clock, Deadline
+from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import DiscoveryError
-from harness.probes import BODY_LIMIT_BYTES, Fatal, Outcome, Pending, Ready, fetch
+from harness.fetching import BODY_LIMIT_BYTES, fetch
+from harness.plaintext import printable
+from harness.probes import Fatal, Outcome, Pending, Ready
+from harness.strictjson import decode
 from harness.topology import Expectation, Snapshot, Topology, Worker, describe_change, rank_offsets
 
 PROTOCOL_VERSION = 1
 ASK_AGAIN_S = 0.1
+MAX_WORKERS, MAX_RANKS, MAX_ROUTES = 4096, 4096, 256
+"""Far above any run of one frontend, and small enough to be added up and written down."""
+
 _TRANSIENT_CLIENT_ERRORS = frozenset({408, 429})
+
+
+def _visible(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds control characters")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_visible)]
+Url = Annotated[str, Field(max_length=2048), AfterValidator(_visible)]
+"""What is recorded, compared and shown of a worker: of a size and kind that can be."""
 
 
 class WorkerRecord(BaseModel):
@@ -32,16 +49,16 @@ class WorkerRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    component: str = Field(min_length=1)
-    instance_id: int | str
-    namespace: str | None = None
-    endpoint: str | None = None
+    component: Name
+    instance_id: Annotated[int, Field(ge=0, lt=2**64)] | Name
+    namespace: Name | None = None
+    endpoint: Name | None = None
     transport: object = None
-    system_url: str | None = None
-    admin_base_url: str | None = None
-    model: str | None = None
-    routes: list[str] = Field(default_factory=list)
-    world_size: Annotated[int, Field(ge=1)] | None = None
+    system_url: Url | None = None
+    admin_base_url: Url | None = None
+    model: Name | None = None
+    routes: list[Name] = Field(default_factory=list, max_length=MAX_ROUTES)
+    world_size: Annotated[int, Field(ge=1, le=MAX_RANKS)] | None = None
     error: object = None
 
 
@@ -51,8 +68,8 @@ class WorkersAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     protocol_version: Literal[1]
-    namespace: str | None = None
-    workers: list[WorkerRecord]
+    namespace: Name | None = None
+    workers: list[WorkerRecord] = Field(max_length=MAX_WORKERS)
 
 
 def normalise_url(url: str) -> str:
@@ -60,6 +77,10 @@ def normalise_url(url: str) -> str:
     parsed = httpx.URL(url.strip())
     if parsed.scheme not in {"http", "https"} or not parsed.host:
         raise ValueError(f"not an absolute http(s) URL: {printable(url)!r}")
+    if parsed.port is not None and not 1 <= parsed.port <= 65535:
+        raise ValueError(f"a port that is none: {parsed.port}")
+    if parsed.userinfo:
+        raise ValueError(f"a URL that carries a user's name: host {printable(parsed.host)!r}")
     text = str(parsed.copy_with(query=None, fragment=None)).rstrip("/")
     return text.removesuffix("/v1").rstrip("/")
 
@@ -78,14 +99,16 @@ def classify(status: int, body: bytes, expected: Expectation) -> Snapshot | Pend
 
 def _parse(body: bytes) -> WorkersAnswer | Fatal:
     try:
-        document = json.loads(body)
+        document = decode(body)
     except ValueError as broken:
-        return Fatal(f"the answer is not JSON ({broken}): {printable(body)}")
+        return Fatal(f"the answer is not JSON ({printable(str(broken))}): {printable(body)}")
     if not isinstance(document, dict):
         return Fatal(f"the answer is not a JSON object: {printable(body)}")
     version = document.get("protocol_version")
     if type(version) is not int or version != PROTOCOL_VERSION:
-        return Fatal(f"protocol_version must be the integer {PROTOCOL_VERSION}, found {json.dumps(version)}")
+        return Fatal(
+            f"protocol_version must be the integer {PROTOCOL_VERSION}, found {printable(json.dumps(version), 80)}"
+        )
     try:
         return WorkersAnswer.model_validate_json(body)
     except ValidationError as invalid:
@@ -94,7 +117,7 @@ def _parse(body: bytes) -> WorkersAnswer | Fatal:
 
 def _first_problem(invalid: ValidationError) -> str:
     problem = invalid.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+    return f"{'.'.join(printable(str(part), 80) for part in problem['loc'])}: {problem['msg']}"
 
 
 def _classify_workers(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot | Pending | Fatal:
@@ -130,7 +153,7 @@ def _resolve(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot
         admin = [normalise_url(w.admin_base_url or "") for w in records]
         system = [normalise_url(w.system_url or "") for w in records]
     except (ValueError, httpx.InvalidURL) as bad:
-        return Fatal(f"unusable worker URL: {bad}")
+        return Fatal(f"unusable worker URL: {printable(str(bad))}")
     repeated = _duplicates("admin URL", admin) or _duplicates("system URL", system)
     if repeated is not None:
         return repeated
@@ -173,7 +196,7 @@ class DiscoveryProbe:
     url: str
     expected: Expectation
     timeout_s: float = 5.0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    credentials: Credentials = NO_CREDENTIALS
     topology: Topology | None = field(default=None, init=False)
     _previous: Topology | None = field(default=None, init=False, repr=False)
 
@@ -195,12 +218,14 @@ class DiscoveryProbe:
     def ask(self) -> Snapshot | Pending | Fatal:
         """One request, classified. A transport error is Pending."""
         try:
-            answer = fetch(self.url, headers=self.headers, timeout_s=self.timeout_s)
+            answer = fetch(self.url, headers=self.credentials.request_headers(), timeout_s=self.timeout_s)
         except httpx.TransportError as broken:
-            return Pending(f"{type(broken).__name__}: {broken}")
+            return Pending(f"{type(broken).__name__}: {printable(str(broken))}")
         if answer.truncated:
             return Fatal(f"the answer is larger than {BODY_LIMIT_BYTES} bytes")
-        return classify(answer.status, answer.body, self.expected)
+        found = classify(answer.status, self.credentials.conceal_bytes(answer.body), self.expected)
+        refused = self.credentials.refusal(answer.status)
+        return Fatal(f"{found.reason}; {refused}") if isinstance(found, Fatal) and refused is not None else found
 
 
 class TopologySource(Protocol):

@@ -75,12 +75,19 @@ def _preview(request: Request) -> dict[str, Any]:
 
 def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Command]:
     config = _config(request, manifest, MADE if train else WARM)
-    context = ServiceContext(config, manifest, os.environ)
+    context = ServiceContext(config, manifest, os.environ, request.credentials)
     specs = [etcd.spec(context), engine.spec(context, 0), frontend.spec(context), sidecar.spec(context, 0)]
     if train:
         file = config.run_dir / "trainer.json"
         specs.insert(0, trainer.spec(context, config_file=file, events_fd=3, commands_fd=4))
-    return [Command(spec.name, spec.argv, spec.env, str(spec.cwd)) for spec in specs]
+    return [Command(spec.name, spec.argv, _shown(spec.env, request), str(spec.cwd)) for spec in specs]
+
+
+def _shown(env: Mapping[str, str], request: Request) -> dict[str, str]:
+    """Which variable holds the key, and not the key."""
+    credentials = request.credentials
+    secret = f"<value of {credentials.api_key_variable}>"
+    return {name: secret if value == credentials.api_key else value for name, value in env.items()}
 
 
 def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) -> RunConfig:

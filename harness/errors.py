@@ -21,7 +21,7 @@ refit: one cause must not have two statuses by chance. Imports nothing of the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -56,6 +56,13 @@ class SmokestackError(Exception):
         self.where = where
         self.hint = hint
         self.log = log
+
+    def rewrite(self, change: Callable[[str], str]) -> None:
+        """Change each of its texts, before they are told to anybody."""
+        self.what = change(self.what)
+        for name in ("expected", "found", "where", "hint"):
+            text = getattr(self, name)
+            setattr(self, name, None if text is None else change(text))
 
     def __str__(self) -> str:
         parts = [self.what]

@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl
 from harness.answers import Generated
 from harness.clock import Clock
+from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
 from harness.events import EngineObservation, Generation, Observed, Probe
 from harness.poller import assume_alive
@@ -49,6 +50,7 @@ class Observer:
     observe_s: float = 60.0
     watch: Callable[[], None] = assume_alive
     stop_token_ids: Sequence[int] = field(default_factory=tuple)
+    credentials: Credentials = NO_CREDENTIALS
 
     def observe(self, prompts: Sequence[Sequence[int]], version: int) -> Observed:
         """Every engine and its sidecar, while nobody changes them.
@@ -72,7 +74,7 @@ class Observer:
 
     def generate(self, when: Literal["before", "after"], prompt: str = CHAT_PROMPT) -> Generation:
         """One chat completion through the frontend. A failure is recorded as its status, 0 when there was no answer."""
-        frontend = FrontendClient(HttpClient(self.frontend_url, timeout_s=self.request_s))
+        frontend = FrontendClient(HttpClient(self.frontend_url, self.request_s, credentials=self.credentials))
         began = self.clock.monotonic()
         try:
             answer = self._vigil.call(
@@ -108,8 +110,8 @@ class Observer:
         return Vigil(self.clock, self.watch)
 
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
-        engine = EngineAdmin(HttpClient(worker.admin_url, timeout_s=self.request_s))
-        sidecar = SidecarControl(HttpClient(worker.system_url, timeout_s=self.request_s))
+        engine = EngineAdmin(HttpClient(worker.admin_url, self.request_s, credentials=self.credentials))
+        sidecar = SidecarControl(HttpClient(worker.system_url, self.request_s, credentials=self.credentials))
         paused = _or_none(engine.is_paused)
         return EngineObservation(
             admin_url=worker.admin_url,

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig, RefitProtocol
+from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import UsageError
 from harness.models import ModelChoice, choose
 from harness.ports import PORT_NAMES
@@ -34,6 +35,7 @@ class Request:
     quiet: bool = False
     refit: RefitProtocol = "native"
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
     grpo: GrpoConfig = field(default_factory=GrpoConfig)
 
@@ -60,6 +62,12 @@ class Request:
             quiet=args.quiet,
             refit=options.get("refit", "native"),
             ports=_named_ports(args.port),
+            credentials=Credentials.given(
+                os.environ,
+                api_key_env=args.api_key_env,
+                headers=args.header,
+                headers_from_env=args.header_from_env,
+            ),
             deadlines=deadlines,
             grpo=GrpoConfig().model_copy(update=_training_options(options, model)),
         )

@@ -185,6 +185,8 @@ class SmokeRun:
             world_size=topology.world_size + 1,
             master_address=config.host,
             master_port=config.ports[RENDEZVOUS_PORT],
+            headers=stack.context.credentials.request_headers(),
+            header_sources=stack.context.credentials.described(),
         )
 
     def _tear_down(self) -> None:

@@ -114,9 +114,15 @@ class EventLog:
     so that a full disk cannot keep a run from being torn down and judged. `require_written` turns it into an error.
     """
 
-    def __init__(self, path: Path, *, monotonic: Callable[[], float]) -> None:
-        """`monotonic` is the clock's, the same that the trainer's events are stamped with."""
+    def __init__(
+        self, path: Path, *, monotonic: Callable[[], float], conceal: Callable[[str], str] = lambda text: text
+    ) -> None:
+        """`monotonic` is the clock's, the same that the trainer's events are stamped with.
+
+        `conceal` takes out of each text what must not be written down, whoever said it.
+        """
         self.path = path
+        self._conceal = conceal
         self.failed: DoctorError | None = None
         self._monotonic = monotonic
         self._began = monotonic()
@@ -148,7 +154,11 @@ class EventLog:
 
         A `t` in it is a reading of the machine's monotonic clock.
         """
-        told = {name: value for name, value in event.items() if name not in {"t", "source", "kind"}}
+        told = {
+            name: _each_text(value, self._conceal)
+            for name, value in event.items()
+            if name not in {"t", "source", "kind"}
+        }
         with self._lock:
             stamp = _reading(event.get("t"), self._monotonic())
             kept = {"t": round(stamp - self._began, 6), "source": source, "kind": event["kind"], **told}
@@ -184,6 +194,16 @@ class EventLog:
                 os.ftruncate(self._handle, self._size)
         else:
             self._size += len(line)
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_each_text(name, change): _each_text(item, change) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_each_text(item, change) for item in value)
+    return value
 
 
 def _reading(told: object, now: float) -> float:

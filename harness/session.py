@@ -78,11 +78,12 @@ class Session:
         Does not raise, whatever the disk and the terminal are like.
         """
         recorded = error if isinstance(error, SmokestackError) else self._fault(error)
+        recorded.rewrite(self.request.credentials.conceal)
         self.emit(Failure.of(recorded))
         return recorded
 
     def _fault(self, error: BaseException) -> InternalError:
-        text = "".join(traceback.format_exception(error))
+        text = self.request.credentials.conceal("".join(traceback.format_exception(error)))
         what = f"internal error: {type(error).__name__}: {error}"
         try:
             log = self.run_dir.write_text("internal-error.txt", text)
@@ -110,7 +111,9 @@ def opened(request: Request) -> Iterator[Session]:
         stack.callback(_remove_unless_standing, scratch)
         require_uninterrupted(signals)
         run_dir = RunDir.create(request.root / "runs", at=request.run_dir)
-        events = stack.enter_context(EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic))
+        events = stack.enter_context(
+            EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic, conceal=request.credentials.conceal)
+        )
         config = _resolve(request, run_dir, scratch.path, {name: leases[name].port for name in PORT_NAMES})
         console = stack.enter_context(Console(sys.stderr, quiet=request.quiet))
         in_use = stack.enter_context(InUse(in_use_file(request.root, request.stack)))
@@ -147,6 +150,7 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         ports=ports,
         tmp_dir=tmp_dir,
         keep_up=request.keep_up,
+        headers=request.credentials.described(),
         deadlines=request.deadlines,
         grpo=request.grpo,
     )

@@ -19,7 +19,7 @@ from harness.ports import Listener, intruder
 from harness.probes import HttpProbe
 from harness.process import Process
 from harness.services import engine, etcd, frontend, sidecar
-from harness.services.context import FRONTEND, ServiceContext, engine_name
+from harness.services.context import FRONTEND, ServiceContext, engine_name, sidecar_name
 from harness.services.spec import ServiceSpec
 from harness.topology import Expectation, Topology, topology_event
 
@@ -96,23 +96,29 @@ class Startup:
         # Recorded before it is judged: what was found is evidence, above all when it is wrong.
         self.emit(topology_event(probe.topology, probe.expected))
         urls = self._require_own_engines(probe)
-        health = tuple(HttpProbe(f"engine GET {url}/health", f"{url}/health") for url in urls)
+        key = self.context.credentials
+        health = tuple(HttpProbe(f"engine GET {url}/health", f"{url}/health", credentials=key) for url in urls)
         wait = Wait("stack", (*health, frontend.model_probe(self.context)), deadline, log=log)
         wait_all([wait], clock=self.clock, alive=self.watch, interval_s=SNAPSHOT_INTERVAL_S)
         return probe.topology
 
     def _require_own_engines(self, probe: DiscoveryProbe) -> list[str]:
+        """The engines' addresses. Nothing is sent, and no key shown, to an address that only an answer names."""
         assert probe.topology is not None, "called with a pinned topology"
-        ours = sorted(self.context.url(engine_name(i)) for i in range(self.context.config.engines))
-        found = sorted(worker.admin_url for worker in probe.topology.workers)
-        if found != ours:
-            raise DiscoveryError(
-                "discovery lists engines that this run did not start",
-                expected=", ".join(ours),
-                found=", ".join(found),
-                where=probe.url,
-                log=self.context.log(FRONTEND),
-            )
+        workers, indices = probe.topology.workers, range(self.context.config.engines)
+        ours = sorted(self.context.url(engine_name(i)) for i in indices)
+        for what, mine, listed in (
+            ("engines", ours, [worker.admin_url for worker in workers]),
+            ("sidecars", sorted(self.context.url(sidecar_name(i)) for i in indices), [w.system_url for w in workers]),
+        ):
+            if sorted(listed) != mine:
+                raise DiscoveryError(
+                    f"discovery lists {what} that this run did not start",
+                    expected=", ".join(mine),
+                    found=", ".join(sorted(listed)),
+                    where=probe.url,
+                    log=self.context.log(FRONTEND),
+                )
         return ours
 
     def _port_taken(self) -> tuple[str, str, Listener] | None:
@@ -130,7 +136,7 @@ def discovery_probe(context: ServiceContext) -> DiscoveryProbe:
     """Asks the frontend for the engines that this run is configured to have."""
     config = context.config
     expected = Expectation(config.served_model_name, config.engines * config.tensor_parallel)
-    return DiscoveryProbe(frontend.discovery_url(context), expected)
+    return DiscoveryProbe(frontend.discovery_url(context), expected, credentials=context.credentials)
 
 
 def _port_was_taken(died: ServiceDiedError, service: str, port_name: str, holder: Listener) -> ServiceDiedError:

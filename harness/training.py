@@ -12,9 +12,9 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +136,12 @@ class Plan:
     world_size: int
     master_address: str
     master_port: int
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    header_sources: Mapping[str, str] = field(default_factory=dict)
 
     def command(self) -> Event:
-        return {"command": "plan", "headers": {}, **self.__dict__}
+        """Sent over a pipe that only the trainer reads: a file or an argument would show the headers to others."""
+        return {"command": "plan", **self.__dict__}
 
 
 @dataclass

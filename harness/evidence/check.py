@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from harness.config import RunConfig
+from harness.plaintext import plain
 
 Status = Literal["pass", "fail", "skip"]
 
 SHOWN = 3
 """How many findings of one kind a check spells out before it only counts them."""
 
+
+Plain = Annotated[str, AfterValidator(plain)]
+"""What is judged may come from a peer that sends escape sequences; what is said of it does not."""
 
 NOT_OBSERVED = "what was not observed counts as failed"
 
@@ -28,9 +32,9 @@ class Check(BaseModel):
 
     id: str
     status: Status
-    expected: str
-    found: str
-    why: str
+    expected: Plain
+    found: Plain
+    why: Plain
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,16 @@ layout does not depend on the terminal, so that the text is the same wherever it
 
 from __future__ import annotations
 
-import re
 import textwrap
 from pathlib import Path
 
 from harness import events
 from harness.errors import LOG_TAIL_LINES, log_tail
 from harness.evidence import Check
+from harness.plaintext import plain
 
 WIDTH = 79
 LABEL_WIDTH = 10
-
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def check_headline(check: Check) -> str:
@@ -47,11 +44,6 @@ def failure_body(failure: events.RunFailure, run_dir: Path) -> str:
     if failure.hint is not None:
         lines += _labelled("fix", failure.hint, wrap=False)
     return "\n".join(lines)
-
-
-def plain(text: str) -> str:
-    """`text` without terminal escapes and control characters (other programs' logs are full of them)."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 
 def shown(path: Path) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from harness.report.failure import check_body, check_headline, failure_body, failure_headline, plain
+from harness.plaintext import plain
+from harness.report.failure import check_body, check_headline, failure_body, failure_headline
 from harness.report.verdict import Outcome
 
 RUN_CASE = "run"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from harness import events
 from harness.evidence.check import counted
-from harness.report.failure import failure_headline, plain, shown
+from harness.plaintext import plain
+from harness.report.failure import failure_headline, shown
 
 ENDED: dict[events.PhaseName, str] = {
     "install": "environment installed",
@@ -100,7 +101,7 @@ def _(event: events.Observed) -> str | None:
         return None
     engines = " ".join(str(engine.engine_label) for engine in event.engines)
     sidecars = " ".join(str(engine.sidecar_label) for engine in event.engines)
-    return f"version {event.version}: engine says {engines}, sidecar says {sidecars}"
+    return plain(f"version {event.version}: engine says {engines}, sidecar says {sidecars}")
 
 
 @narrate.register

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from harness import events
 from harness.evidence import Check, Timeline
-from harness.report.failure import plain
+from harness.plaintext import plain
 
 STYLES = {"pass": "green", "fail": "bold red", "skip": "yellow", "error": "bold red"}
 ABSENT = "-"

@@ -17,6 +17,7 @@ from harness import events
 from harness.config import RunConfig
 from harness.errors import SmokestackError, TeardownError
 from harness.evidence import Check, Expectation, Timeline, agreed_versions, judge
+from harness.plaintext import plain
 
 VerdictWord = Literal["pass", "fail", "error"]
 
@@ -184,4 +185,5 @@ def failure_record(failure: events.RunFailure, run_dir: Path) -> FailureRecord:
     log = failure.log
     if log is not None and Path(log).is_relative_to(run_dir):
         log = str(Path(log).relative_to(run_dir))
-    return FailureRecord(kind=failure.kind, what=failure.what, where=failure.where, hint=failure.hint, log=log)
+    where, hint = (None if text is None else plain(text) for text in (failure.where, failure.hint))
+    return FailureRecord(kind=failure.kind, what=plain(failure.what), where=where, hint=hint, log=log)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config import RunConfig
+from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.manifest import Manifest
@@ -42,11 +43,12 @@ def sidecar_name(index: int) -> str:
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """The resolved run, the installed stack and the caller's environment."""
+    """The resolved run, the installed stack, the caller's environment, and what every call to the stack carries."""
 
     config: RunConfig
     manifest: Manifest
     caller: Mapping[str, str]
+    credentials: Credentials = NO_CREDENTIALS
 
     @property
     def dialect(self) -> Dialect:

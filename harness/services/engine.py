@@ -16,6 +16,9 @@ from harness.services.spec import ServiceSpec
 PLUGIN = "smokestack"
 """Our entry point in vLLM's group `vllm.general_plugins`."""
 
+API_KEY_VARIABLE = "VLLM_API_KEY"
+"""With it the engine asks for the key on `/v1/*`, and nowhere else: the admin routes answer without (vLLM 0.32)."""
+
 CPU_KV_CACHE_GIB = 1
 
 
@@ -77,6 +80,9 @@ def _own_environment(context: ServiceContext) -> dict[str, str]:
         "TORCHDYNAMO_DISABLE": "1",
         "NO_COLOR": "1",
     }
+    if context.credentials.api_key is not None:
+        # By the environment, which only this user can read; an argument could be read by everybody.
+        own[API_KEY_VARIABLE] = context.credentials.api_key
     if on_cpu:
         own["VLLM_CPU_KVCACHE_SPACE"] = str(CPU_KV_CACHE_GIB)
     if on_cpu and config.engines * config.tensor_parallel > 1:
@@ -92,8 +98,8 @@ def _probes(context: ServiceContext, index: int) -> tuple[HttpProbe | JsonProbe 
         return judge_published(document, config.served_model_name)
 
     return (
-        HttpProbe(f"{name} GET /health", f"{base}/health"),
-        JsonProbe(f"{name} GET /v1/models", f"{base}/v1/models", judge_models),
+        HttpProbe(f"{name} GET /health", f"{base}/health", credentials=context.credentials),
+        JsonProbe(f"{name} GET /v1/models", f"{base}/v1/models", judge_models, credentials=context.credentials),
         TcpProbe(f"{name} gRPC port", config.host, config.ports[grpc_port(index)]),
     )
 

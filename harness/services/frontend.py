@@ -32,7 +32,9 @@ def spec(context: ServiceContext) -> ServiceSpec:
         ),
         cwd=config.tmp_dir,
         log=context.log(FRONTEND),
-        probes=(HttpProbe("frontend GET /health", f"{context.url(FRONTEND_PORT)}/health"),),
+        probes=(
+            HttpProbe("frontend GET /health", f"{context.url(FRONTEND_PORT)}/health", credentials=context.credentials),
+        ),
         ports={name: config.ports[name] for name in (FRONTEND_PORT, DISCOVERY_PORT)},
         stop_grace_s=config.deadlines.stop_grace_s,
     )
@@ -50,4 +52,5 @@ def model_probe(context: ServiceContext) -> JsonProbe:
     def judge(document: object) -> Outcome:
         return judge_published(document, model)
 
-    return JsonProbe(f"frontend publishes {model}", f"{context.url(FRONTEND_PORT)}/v1/models", judge)
+    url = f"{context.url(FRONTEND_PORT)}/v1/models"
+    return JsonProbe(f"frontend publishes {model}", url, judge, credentials=context.credentials)

@@ -33,7 +33,7 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
         ),
         cwd=config.tmp_dir,
         log=context.log(name),
-        probes=(HttpProbe(f"{name} GET /health", f"{context.url(name)}/health"),),
+        probes=(HttpProbe(f"{name} GET /health", f"{context.url(name)}/health", credentials=context.credentials),),
         ports={name: config.ports[name]},
         stop_grace_s=config.deadlines.stop_grace_s,
     )

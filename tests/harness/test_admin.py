@@ -10,12 +10,14 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from harness import admin
-from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl, printable
+from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl
+from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
+from harness.plaintext import printable
 
 
 def client(server: HTTPServer, **options: object) -> HttpClient:
-    return HttpClient(server.url_for("").rstrip("/"), **options)  # type: ignore[arg-type]
+    return HttpClient(server.url_for("").rstrip("/"), **{"credentials": NO_CREDENTIALS, **options})  # type: ignore[arg-type]
 
 
 class TestErrors:
@@ -24,12 +26,12 @@ class TestErrors:
         with pytest.raises(HttpStatusError) as caught:
             EngineAdmin(client(httpserver)).resume()
         assert caught.value.status == 500
-        assert caught.value.found == "HTTP 500: start_weight_update [0m first"
+        assert caught.value.found == "HTTP 500: start_weight_update first"
         assert caught.value.where == httpserver.url_for("/resume")
 
     def test_no_answer_has_no_status(self) -> None:
         with pytest.raises(HttpStatusError, match="no answer") as caught:
-            EngineAdmin(HttpClient("http://127.0.0.1:1")).version()
+            EngineAdmin(HttpClient("http://127.0.0.1:1", credentials=NO_CREDENTIALS)).version()
         assert caught.value.status is None
 
     def test_a_call_that_hangs_ends_at_its_time_out(self, httpserver: HTTPServer) -> None:
@@ -78,11 +80,13 @@ class TestRequests:
     def test_headers_and_key_are_sent(self, httpserver: HTTPServer) -> None:
         wanted = {"X-Tenant": "a", "Authorization": "Bearer secret"}
         httpserver.expect_request("/v1/models", headers=wanted).respond_with_json({"data": [{"id": "tiny"}]})
-        http = client(httpserver, headers={"X-Tenant": "a"}, api_key="secret")
+        http = client(
+            httpserver, credentials=Credentials("secret", "MY_KEY", {"X-Tenant": "a"}, {"X-Tenant": "--header"})
+        )
         assert EngineAdmin(http).models() == ["tiny"]
 
     def test_the_key_is_not_printed(self) -> None:
-        assert "secret" not in repr(HttpClient("http://127.0.0.1:1", api_key="secret"))
+        assert "secret" not in repr(HttpClient("http://127.0.0.1:1", credentials=Credentials("secret", "MY_KEY")))
 
     def test_pause_names_its_mode(self, httpserver: HTTPServer) -> None:
         httpserver.expect_request("/pause", method="POST", query_string="mode=keep").respond_with_json({})

@@ -11,8 +11,9 @@ import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the, without
 
 from harness.evidence import CHECKS
+from harness.plaintext import plain
 from harness.report.console import Console, wants_plain
-from harness.report.failure import failure_body, plain
+from harness.report.failure import failure_body
 from harness.report.verdict import judge_run
 
 SOUND = passing_run()

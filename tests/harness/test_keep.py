@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from harness.models import ModelChoice
 from harness.process import Process
 from harness.request import Request
 from harness.run import SmokeRun, smoke
+from harness.services import exposed
 from harness.session import Session
 from harness.stack import Stack
 from harness.standing import STATE_FILE, StandingStack
@@ -317,6 +319,23 @@ class TestSmokeKeepUp:
 
         assert kept(fail) == 10
         assert not (latest(asked.root) / STATE_FILE).exists()
+
+
+def test_a_stack_that_others_could_reach_is_not_left_standing(
+    asked: Request, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def expose(_session: Session, stack: Stack) -> None:
+        stack.launch(exposed.spec(stack.context))
+        log, end = stack.context.log("exposed"), time.monotonic() + 10
+        while b"listening" not in log.read_bytes() and time.monotonic() < end:
+            stack.watch()
+
+    monkeypatch.setattr(keep, "observer_of", expose)
+    assert keep.up(asked) == 30
+    told = capsys.readouterr().err
+    assert "listens where other machines can reach it" in told
+    assert "listens on 0.0.0.0:" in told
+    assert list(asked.root.glob(f"**/{STATE_FILE}")) == []
 
 
 def test_a_smoke_run_takes_its_state_file_with_it(asked: Request, monkeypatch: pytest.MonkeyPatch) -> None:

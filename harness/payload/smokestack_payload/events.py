@@ -60,7 +60,8 @@ class CommandReader:
         if command.get("command") == "stop":
             return None
         if command.get("command") != name:
-            raise ProtocolError("a command out of order", expected=name, found=json.dumps(command)[:200])
+            # Its name alone: a plan carries an API key.
+            raise ProtocolError("a command out of order", expected=name, found=str(command.get("command"))[:200])
         return command
 
     def _read(self) -> None:
@@ -77,7 +78,9 @@ def _parse(line: bytes) -> Mapping[str, Any] | ProtocolError:
         command = None
     if isinstance(command, dict):
         return command
-    return ProtocolError("a line on the command pipe is no command", expected="a JSON object", found=repr(line[:200]))
+    return ProtocolError(
+        "a line on the command pipe is no command", expected="a JSON object", found=f"{len(line)} bytes"
+    )
 
 
 def _plain(value: Any) -> Any:

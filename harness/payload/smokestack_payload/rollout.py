@@ -7,19 +7,27 @@ retry could hide a stack that answers only sometimes. Imports no torch.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
+from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, decode, says_error
 from smokestack_payload.errors import RolloutError
 from smokestack_payload.tasks import Problem
 
 ROUTE = "/inference/v1/generate"
 TOLERATED_ERRORS = 0.25
 """Share of a step's requests that may fail before the step itself does. The verdict still counts each one."""
+
+REASON_SHOWN = 300
+"""Characters of a server's text in the reason of a failed request."""
+
+LARGEST_LOGPROB = 1e6
+"""Beyond any log-probability of a float32."""
 
 OPEN_PROMPT_TOKENS = 1024
 """Prompt tokens that may be under way at once. A step of vLLM takes 2048 by default; a prompt that it must split kills
@@ -65,6 +73,7 @@ class Sampler:
     stop_token_ids: Sequence[int]
     request_s: float
     total_s: float
+    carried: Carried = field(default_factory=Carried)
 
     def sample(self, prompts: Sequence[Prompt], group_size: int, seed: int) -> RolloutBatch:
         """`group_size` rollouts for each prompt. Raises RolloutError when too many requests fail, or time runs out."""
@@ -86,7 +95,10 @@ class Sampler:
         longest = max(len(prompt.ids) for prompt in prompts)
         gate = asyncio.Semaphore(max(1, OPEN_PROMPT_TOKENS // longest))
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        async with httpx.AsyncClient(timeout=self.request_s, limits=limits, trust_env=False) as client:
+        headers = self.carried.all()
+        async with httpx.AsyncClient(
+            timeout=self.request_s, limits=limits, headers=headers, **CLIENT_OPTIONS
+        ) as client:
             requests = [
                 self._one(client, gate, prompt.ids, seed + index * group_size + sample)
                 for index, prompt in enumerate(prompts)
@@ -109,16 +121,28 @@ class Sampler:
     ) -> Rollout | str:
         """A rollout, or the reason why there is none."""
         try:
-            async with gate:
-                answer = await client.post(self.frontend_url + ROUTE, json=self._body(prompt_ids, seed))
+            async with gate, asyncio.timeout(self.request_s):
+                status, content = await self._read(client, self._body(prompt_ids, seed))
+        except TimeoutError:
+            return f"ReadTimeout: no whole answer within {self.request_s:g} s"
         except httpx.HTTPError as error:
-            return f"{type(error).__name__}: {error}"
-        if not answer.is_success:
-            return f"status {answer.status_code}: {answer.text[:300]}"
+            return self.carried.shown(f"{type(error).__name__}: {error}", REASON_SHOWN)
+        shown = self.carried.shown(content, REASON_SHOWN)
+        if not 200 <= status < 300:
+            return f"status {status}: {shown}{self.carried.refusal(status)}"
         try:
-            return parse_rollout(answer.json())
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            return f"answer not understood ({type(error).__name__}: {error}): {answer.text[:300]}"
+            return parse_rollout(decode(content), self.vocab_size)
+        except ValueError as error:
+            return f"answer not understood ({self.carried.shown(str(error), REASON_SHOWN)}): {shown}"
+
+    async def _read(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> tuple[int, bytes]:
+        content = bytearray()
+        async with client.stream("POST", self.frontend_url + ROUTE, json=body) as answer:
+            async for chunk in answer.aiter_raw():
+                content += chunk
+                if len(content) > MAX_BODY_BYTES:
+                    raise httpx.ReadError(f"an answer of more than {MAX_BODY_BYTES} bytes")
+            return answer.status_code, bytes(content)
 
     def _body(self, prompt_ids: list[int], seed: int) -> dict[str, Any]:
         """Sample the policy as it is: every default that a model's generation config could change is set.
@@ -138,15 +162,35 @@ class Sampler:
         return {"model": self.model, "token_ids": prompt_ids, "sampling_params": sampling}
 
 
-def parse_rollout(answer: Any) -> Rollout:
+def parse_rollout(answer: Any, vocab_size: int) -> Rollout:
     """The first choice's tokens and their own log-probabilities.
 
     Each position's `logprob` is the sampled token's; the alternatives beside it may be one more than asked for, and
-    are not read. Raises ValueError when tokens and log-probabilities do not pair up.
+    are not read. Raises ValueError for anything else, such as an id that the vocabulary does not have.
     """
-    choice = answer["choices"][0]
-    token_ids = [int(token) for token in choice["token_ids"]]
-    logprobs = [float(entry["logprob"]) for entry in choice["logprobs"]["content"]]
+    if says_error(answer):
+        raise ValueError("it says that it is an error")
+    try:
+        choice = answer["choices"][0]
+        token_ids, entries = choice["token_ids"], choice["logprobs"]["content"]
+        logprobs = [entry["logprob"] for entry in entries]
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if not isinstance(token_ids, list) or not all(_is_token(token, vocab_size) for token in token_ids):
+        raise ValueError(f"token ids that are no whole numbers from 0 to {vocab_size - 1}")
+    if not all(_is_logprob(value) for value in logprobs):
+        raise ValueError("a log-probability that is no number up to 0")
     if not token_ids or len(token_ids) != len(logprobs):
         raise ValueError(f"{len(token_ids)} tokens with {len(logprobs)} log-probabilities")
-    return Rollout(token_ids=token_ids, logprobs=logprobs)
+    return Rollout(token_ids=token_ids, logprobs=[float(value) for value in logprobs])
+
+
+def _is_token(value: Any, vocab_size: int) -> bool:
+    return type(value) is int and 0 <= value < vocab_size
+
+
+def _is_logprob(value: Any) -> bool:
+    """Rounding may lift a certain token's a little above 0."""
+    if type(value) is int:
+        return -LARGEST_LOGPROB <= value <= 0
+    return type(value) is float and math.isfinite(value) and -LARGEST_LOGPROB <= value <= 1e-3

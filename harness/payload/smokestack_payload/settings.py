@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from smokestack_payload.calls import Carried
 from smokestack_payload.errors import ProtocolError
 
 T = TypeVar("T")
@@ -99,7 +100,13 @@ class Plan:
     world_size: int
     master_address: str
     master_port: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    header_sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def carried(self) -> Carried:
+        """What every admin and rollout call carries."""
+        return Carried(self.headers, self.header_sources)
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Plan:
@@ -118,7 +125,9 @@ class Plan:
 def _known(cls: type[Any], raw: Any, where: str) -> dict[str, Any]:
     """`raw` as keyword arguments for `cls`; every key known, every required key there."""
     if not isinstance(raw, Mapping):
-        raise ProtocolError(f"{where} is not an object", expected="a JSON object", found=repr(raw)[:200], where=where)
+        raise ProtocolError(
+            f"{where} is not an object", expected="a JSON object", found=type(raw).__name__, where=where
+        )
     allowed = {item.name for item in fields(cls)}
     required = {item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING}
     unknown, missing = sorted(set(raw) - allowed), sorted(required - set(raw))

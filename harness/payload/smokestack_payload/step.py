@@ -35,6 +35,7 @@ class Stepper:
             stop_token_ids=policy.stop_token_ids,
             request_s=settings.deadlines.request_s,
             total_s=settings.deadlines.step_s,
+            carried=plan.carried,
         )
         self._limited = limited
 

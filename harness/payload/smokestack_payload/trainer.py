@@ -74,7 +74,7 @@ class Trainer:
         from smokestack_payload.refit.session import RefitSession
 
         limits = self._settings.deadlines
-        fleet = EngineFleet(plan.engines, plan.headers)
+        fleet = EngineFleet(plan.engines, plan.carried)
         session = RefitSession(fleet, policy.source, policy.expected(self._settings), limits.refit_s)
         seconds = session.initialise(connector(self._settings, plan), limits.rendezvous_s)
         self._events.emit("transfer.initialised", world_size=plan.world_size, seconds=seconds)

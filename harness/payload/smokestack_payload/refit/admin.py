@@ -14,10 +14,11 @@ from typing import Any
 import httpx
 
 from smokestack_payload.background import in_background
+from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, decode, says_error
 from smokestack_payload.settings import EngineAddress
 
-BODY_SHOWN = 2000
-"""Characters of a server's answer that an error carries."""
+LAST_WORDS_S = 1.0
+"""How long after its time limit a call may still say how it failed; then it is left alone."""
 
 
 class AdminError(RuntimeError):
@@ -26,32 +27,49 @@ class AdminError(RuntimeError):
     def __init__(self, url: str, status: int | None, text: str) -> None:
         self.url = url
         self.status = status
-        self.text = text[:BODY_SHOWN]
+        self.text = text
         super().__init__(f"POST {url}: {'no answer' if status is None else f'status {status}'}: {self.text}")
 
 
 class EngineAdmin:
-    """One engine's routes. No proxies, no redirects; every call has a time limit."""
+    """One engine's routes. Every call has a limit on its time and on the size of its answer; see `calls`."""
 
-    def __init__(self, address: EngineAddress, headers: Mapping[str, str]) -> None:
+    def __init__(self, address: EngineAddress, carried: Carried) -> None:
         self.address = address
-        self._client = httpx.Client(headers=dict(headers), trust_env=False, follow_redirects=False)
+        self._carried = carried
+        self._client = httpx.Client(headers=carried.all(), **CLIENT_OPTIONS)
 
     def post(self, path: str, timeout_s: float, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
-        """The answer's JSON, None when it has none. Raises AdminError for anything but a 2xx."""
+        """The answer's JSON, None when it has none. Raises AdminError for anything but a success."""
         url = self.address.admin_url + path
         try:
-            answer = self._client.post(url, json=body, params=params, timeout=timeout_s)
+            status, content = self._read(url, timeout_s, body, params)
         except httpx.TimeoutException as error:
             raise AdminError(url, None, f"{type(error).__name__} after {timeout_s:.1f} s") from error
         except httpx.HTTPError as error:
-            raise AdminError(url, None, f"{type(error).__name__}: {error}") from error
-        if not answer.is_success:
-            raise AdminError(url, answer.status_code, answer.text)
+            raise AdminError(url, None, self._carried.shown(f"{type(error).__name__}: {error}")) from error
+        if not 200 <= status < 300:
+            raise AdminError(url, status, self._carried.shown(content) + self._carried.refusal(status))
         try:
-            return answer.json()
+            answer = decode(content)
         except ValueError:
             return None
+        if says_error(answer):
+            raise AdminError(url, status, f"refused: {self._carried.shown(content)}")
+        return answer
+
+    def _read(self, url: str, timeout_s: float, body: Any, params: Mapping[str, str] | None) -> tuple[int, bytes]:
+        """Status and body; a body that is too large or too slow is a failure, however it would have ended."""
+        ends = time.monotonic() + timeout_s
+        content = bytearray()
+        with self._client.stream("POST", url, json=body, params=params, timeout=timeout_s) as answer:
+            for chunk in answer.iter_raw():
+                content += chunk
+                if len(content) > MAX_BODY_BYTES:
+                    raise httpx.ReadError(f"an answer of more than {MAX_BODY_BYTES} bytes")
+                if time.monotonic() > ends:
+                    raise httpx.ReadTimeout("the answer came too slowly")
+            return answer.status_code, bytes(content)
 
     def close(self) -> None:
         self._client.close()
@@ -76,10 +94,10 @@ class EngineFleet:
     def __init__(
         self,
         engines: Sequence[EngineAddress],
-        headers: Mapping[str, str] | None = None,
+        carried: Carried | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engines = [EngineAdmin(engine, headers or {}) for engine in engines]
+        self._engines = [EngineAdmin(engine, carried or Carried()) for engine in engines]
         self._clock = clock
         self.begin(None, 0.0)
 
@@ -104,7 +122,7 @@ class EngineFleet:
 
     def reset_prefix_cache(self) -> None:
         """Drop cached keys and values: the old weights computed them."""
-        self._each("reset", "/reset_prefix_cache", accept=lambda answer: not _says_no(answer))
+        self._each("reset", "/reset_prefix_cache")
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         """Each engine gets its own rank offset in place of the one that a single engine would have."""
@@ -136,21 +154,25 @@ class EngineFleet:
         *,
         body: Callable[[EngineAddress], Any] = lambda _: None,
         params: Mapping[str, str] | None = None,
-        accept: Callable[[Any], bool] = lambda _: True,
     ) -> None:
         self.phase = phase
         begun = self._clock()
         left = max(self._ends - begun, 0.001)
 
         def call(engine: EngineAdmin) -> None:
-            answer = engine.post(path, left, body(engine.address), params)
-            if not accept(answer):
-                raise AdminError(engine.address.admin_url + path, 200, f"refused: {answer}")
+            engine.post(path, left, body(engine.address), params)
 
         calls = [in_background(f"{phase} {engine.address.admin_url}", call, engine) for engine in self._engines]
-        done, _ = wait(calls, return_when=FIRST_EXCEPTION)
+        # A peer that sends a byte now and then keeps a call beyond its own limit: such a call is left alone.
+        done, _ = wait(calls, timeout=left + LAST_WORDS_S, return_when=FIRST_EXCEPTION)
         self.seconds[phase] = self._clock() - begun
         errors = [error for one in done if (error := one.exception()) is not None]
+        if not errors:
+            errors = [
+                AdminError(engine.address.admin_url + path, None, f"no whole answer after {left:.1f} s")
+                for engine, call_ in zip(self._engines, calls, strict=True)
+                if call_ not in done
+            ]
         unexpected = [error for error in errors if not isinstance(error, AdminError)]
         if unexpected:
             self._report(unexpected[0])
@@ -165,7 +187,3 @@ class EngineFleet:
             self.failure.set_exception(error)
         except InvalidStateError:
             return  # only the round's first failure counts
-
-
-def _says_no(answer: Any) -> bool:
-    return isinstance(answer, Mapping) and answer.get("success") is False

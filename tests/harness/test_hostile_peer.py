@@ -1,0 +1,369 @@
+"""A hostile or broken peer: every question to it ends, in time and size, with a clean account of what it said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from harness import admin, answers, discovery
+from harness.admin import EngineAdmin, FrontendClient, HttpBodyError, HttpClient, HttpStatusError, SidecarControl
+from harness.credentials import Credentials
+from harness.discovery import DiscoveryProbe, classify, normalise_url
+from harness.errors import SmokestackError
+from harness.evidence import Check
+from harness.plaintext import plain, printable
+from harness.probes import Fatal, HttpProbe, JsonProbe, Pending, Ready
+from harness.strictjson import MAX_DEPTH, decode
+from harness.topology import Expectation, Snapshot
+from tests.harness import hostile
+from tests.harness.fakes import worker, workers_answer
+from tests.harness.hostile import Talk, peer, saying, saying_json
+
+ONE = Expectation("tiny", 1)
+LIMIT_S = 0.2
+SOON_S = 1.5
+KEY = "sk-very-secret-0123456789"
+GIVEN = Credentials(KEY, "MY_KEY")
+UGLY = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J \r\n\u202egnp.exe \x00 end"
+SLOW: list[Talk] = [
+    hostile.trickled_body,
+    hostile.trickled_body_to_the_end_of_the_connection,
+    hostile.trickled_head,
+    hostile.interim_answers,
+    hostile.silent,
+]
+ENDLESS: list[Talk] = [hostile.endless, hostile.endless_chunks]
+BROKEN: list[Talk] = [hostile.cut_off, hostile.no_http, hostile.endless_head]
+
+
+def name_of(talk: Talk) -> str:
+    return talk.__name__
+
+
+def http(url: str, limit_s: float = 10.0) -> HttpClient:
+    return HttpClient(url, limit_s, credentials=GIVEN)
+
+
+class TestTimeAndSize:
+    @pytest.mark.parametrize("talk", SLOW, ids=name_of)
+    def test_an_admin_call_ends_at_its_limit(self, talk: Talk) -> None:
+        began = time.monotonic()
+        with peer(talk) as url, pytest.raises(HttpStatusError, match="no answer") as caught:
+            EngineAdmin(http(url, LIMIT_S)).version()
+        assert time.monotonic() - began < SOON_S
+        assert caught.value.found == f"ReadTimeout: the answer was not complete after {LIMIT_S:g} s"
+
+    @pytest.mark.parametrize("talk", SLOW, ids=name_of)
+    def test_discovery_and_probes_ask_again_in_time(self, talk: Talk) -> None:
+        began = time.monotonic()
+        with peer(talk) as url:
+            assert isinstance(DiscoveryProbe(url, ONE, LIMIT_S).check(), Pending)
+            assert isinstance(HttpProbe("health", url, timeout_s=LIMIT_S).check(), Pending)
+        assert time.monotonic() - began < 2 * SOON_S
+
+    @pytest.mark.parametrize("talk", ENDLESS, ids=name_of)
+    def test_a_body_without_end_is_given_up(self, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(admin, "MAX_BODY_BYTES", 100_000)
+        with peer(talk) as url, pytest.raises(HttpStatusError, match="too much"):
+            EngineAdmin(HttpClient(url, 10, credentials=GIVEN)).version()
+
+    @pytest.mark.parametrize("talk", ENDLESS, ids=name_of)
+    def test_discovery_does_not_ask_an_endless_peer_again(self, talk: Talk) -> None:
+        with peer(talk) as url:
+            assert isinstance(DiscoveryProbe(url, ONE, 10).check(), Fatal)
+            assert isinstance(JsonProbe("models", url, lambda _: Ready(), timeout_s=10).check(), Fatal)
+
+    @pytest.mark.parametrize("talk", BROKEN, ids=name_of)
+    def test_what_is_no_answer_is_said_to_be_none(self, talk: Talk) -> None:
+        with peer(talk) as url:
+            with pytest.raises(HttpStatusError, match="no answer") as caught:
+                EngineAdmin(http(url)).version()
+            assert caught.value.status is None
+            assert isinstance(DiscoveryProbe(url, ONE, 10).check(), Pending)
+
+    def test_a_compressed_body_is_not_unpacked(self) -> None:
+        bomb = gzip.compress(b" " * 5_000_000)
+        with peer(saying(bomb, more="Content-Encoding: gzip\r\n")) as url, pytest.raises(HttpBodyError):
+            EngineAdmin(http(url)).version()
+
+
+class TestWhereItLeads:
+    @pytest.mark.parametrize("status", ["301 X", "302 X", "307 X", "308 X"])
+    def test_a_redirect_to_another_host_is_not_followed(self, status: str) -> None:
+        asked: list[bytes] = []
+
+        def elsewhere(write: hostile.Write) -> None:
+            asked.append(b"asked")
+            saying_json({"version": "1"})(write)
+
+        with peer(elsewhere) as other, peer(saying(b"", status=status, more=f"Location: {other}/version\r\n")) as url:
+            with pytest.raises(HttpStatusError) as caught:
+                EngineAdmin(http(url)).version()
+            assert caught.value.status == int(status[:3])
+            assert isinstance(DiscoveryProbe(url, ONE).check(), Fatal)
+            assert isinstance(HttpProbe("health", url).check(), Pending)
+        assert asked == []
+
+    @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+    def test_no_proxy_sees_a_call(self, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+        with peer(saying_json({"version": "1"})) as url:
+            assert EngineAdmin(http(url)).version() == "1"
+
+    @pytest.mark.parametrize(
+        "url",
+        ["ftp://h/", "http://", "//h/", "http://user:pass@h/", "http://h:99999/", "javascript:x", "http://\x00/", "h"],
+    )
+    def test_a_workers_address_that_is_none_ends_discovery(self, url: str) -> None:
+        found = classify(200, workers_answer([worker(0, admin_base_url=url)]), ONE)
+        assert isinstance(found, Fatal)
+        assert "pass" not in found.reason
+
+
+class TestWhatItSays:
+    def test_a_text_is_cleaned_wherever_it_is_quoted(self) -> None:
+        with peer(saying(UGLY.encode(), status="500 X")) as url:
+            with pytest.raises(HttpStatusError) as caught:
+                EngineAdmin(http(url)).resume()
+            probes = [DiscoveryProbe(url, ONE).check(), HttpProbe("health", url).check()]
+        reasons = [one.reason for one in probes if isinstance(one, (Pending, Fatal))]
+        for text in (str(caught.value.found), *reasons):
+            assert text.isprintable(), text
+            assert "red" in text
+            assert "[31m" not in text
+            assert "title" not in text
+
+    @pytest.mark.parametrize("content_type", ["text/html", "image/png", "application/json; charset=utf-16", ""])
+    def test_an_answer_is_what_it_holds_whatever_type_it_names(self, content_type: str) -> None:
+        with peer(saying_json({"version": "0.32.0"}, content_type=content_type)) as url:
+            assert EngineAdmin(http(url)).version() == "0.32.0"
+        with peer(saying(b"<html>login</html>", content_type=content_type)) as url:
+            with pytest.raises(HttpBodyError) as caught:
+                EngineAdmin(http(url)).version()
+            assert caught.value.found == "<html>login</html>"
+            assert isinstance(DiscoveryProbe(url, ONE).check(), Fatal)
+
+    @pytest.mark.parametrize(
+        "said",
+        [{"error": "no"}, {"error": {"code": 500}}, {"status": "error"}, {"status": 503}, {"success": False}],
+    )
+    def test_a_200_that_says_it_is_an_error_is_one(self, said: dict[str, Any]) -> None:
+        with peer(saying_json({"weight_version": "3", "is_paused": False, **said})) as url:
+            engine, sidecar = EngineAdmin(http(url)), SidecarControl(http(url))
+            for ask in (engine.weight_version, engine.resume, engine.pause, engine.reset_prefix_cache):
+                with pytest.raises(HttpBodyError) as caught:
+                    ask()
+                assert caught.value.expected == "an answer that is no error"
+            with pytest.raises(HttpBodyError):
+                sidecar.is_paused()
+
+    @pytest.mark.parametrize("body", [b"", b"ok", b"{}", b'{"status": "resumed"}', b'{"error": null}', b"null"])
+    def test_an_order_that_was_carried_out_may_say_little(self, body: bytes) -> None:
+        with peer(saying(body)) as url:
+            EngineAdmin(http(url)).resume()
+
+    @pytest.mark.parametrize(
+        ("ask", "said"),
+        [
+            (lambda one: EngineAdmin(one).weight_version(), {"weight_version": True}),
+            (lambda one: EngineAdmin(one).weight_version(), {"weight_version": 1.0}),
+            (lambda one: EngineAdmin(one).weight_version(), {"weight_version": "x" * 300}),
+            (lambda one: EngineAdmin(one).is_paused(), {"is_paused": "false"}),
+            (lambda one: EngineAdmin(one).is_paused(), {"is_paused": 0}),
+            (lambda one: EngineAdmin(one).world_size(), {"world_size": 0}),
+            (lambda one: EngineAdmin(one).world_size(), {"world_size": 10**30}),
+            (lambda one: EngineAdmin(one).world_size(), {"world_size": "1"}),
+            (lambda one: EngineAdmin(one).models(), {"data": {"id": "tiny"}}),
+            (lambda one: EngineAdmin(one).models(), [{"id": "tiny"}]),
+            (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": []}),
+            (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": [{"token_ids": [-1]}]}),
+            (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": [{"token_ids": [True]}]}),
+            (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": [{"token_ids": [2**40]}]}),
+            (lambda one: FrontendClient(one).chat("tiny", "x", max_tokens=1), {"choices": [{"message": {}}]}),
+        ],
+    )
+    def test_wrong_shapes_and_numbers_that_cannot_be_are_refused(
+        self, ask: Callable[[HttpClient], object], said: Any
+    ) -> None:
+        with peer(saying_json(said)) as url, pytest.raises(HttpBodyError, match="unexpected"):
+            ask(http(url))
+
+    @pytest.mark.parametrize("value", [b"NaN", b"-Infinity", b"1e999", b"0.5", b"null", b'"-1"x'])
+    def test_a_log_probability_that_cannot_be_is_refused(self, value: bytes) -> None:
+        body = b'{"choices": [{"token_ids": [1], "logprobs": {"content": [{"logprob": ' + value + b"}]}}]}"
+        with peer(saying(body)) as url, pytest.raises(HttpBodyError):
+            EngineAdmin(http(url)).generate("tiny", [1], {})
+
+    @pytest.mark.parametrize(
+        "body", [b'{"weight_version": "1", "weight_version": "2"}', b"[" * 200_000, b'{"a":' * 200_000, b"\xff\xfe{}"]
+    )
+    def test_json_that_can_be_read_in_two_ways_or_not_at_all_is_refused(self, body: bytes) -> None:
+        with peer(saying(body)) as url:
+            with pytest.raises(HttpBodyError):
+                EngineAdmin(http(url)).weight_version()
+            assert isinstance(DiscoveryProbe(url, ONE, 5).check(), Fatal)
+            assert isinstance(JsonProbe("models", url, lambda _: Ready()).check(), Pending)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"instance_id": -1},
+            {"instance_id": 2**64},
+            {"instance_id": 1.0},
+            {"instance_id": True},
+            {"instance_id": "a\x1b[2Jb"},
+            {"component": "x" * 300},
+            {"component": "a\nb"},
+            {"world_size": 0},
+            {"world_size": 10**9},
+            {"world_size": "1"},
+            {"routes": ["x"] * 300},
+            {"routes": {"a": 1}},
+            {"system_url": "http://h/" + "x" * 4000},
+        ],
+    )
+    def test_a_worker_that_cannot_be_ends_discovery(self, changes: dict[str, Any]) -> None:
+        found = classify(200, workers_answer([worker(0, **changes)]), ONE)
+        assert isinstance(found, Fatal)
+        assert found.reason.isprintable()
+
+
+class TestKey:
+    @pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden"])
+    def test_a_key_that_is_not_accepted_is_named_by_its_variable(self, status: str) -> None:
+        with peer(saying_json({"error": f"{KEY} is wrong"}, status=status)) as url:
+            with pytest.raises(HttpStatusError) as caught:
+                EngineAdmin(http(url)).models()
+            probes = [
+                DiscoveryProbe(url, ONE, credentials=GIVEN).check(),
+                HttpProbe("health", url, credentials=GIVEN).check(),
+                JsonProbe("models", url, lambda _: Ready(), credentials=GIVEN).check(),
+            ]
+        assert caught.value.hint == "the API key of the variable MY_KEY was sent and not accepted"
+        assert KEY not in str(caught.value)
+        for found in probes:
+            assert isinstance(found, Fatal)
+            assert "the API key of the variable MY_KEY was sent and not accepted" in found.reason
+            assert KEY not in found.reason
+
+    def test_a_server_that_wants_a_key_where_none_was_given_is_told_apart(self) -> None:
+        with peer(saying(b"", status="401 X")) as url:
+            found = HttpProbe("models", url).check()
+        assert isinstance(found, Fatal)
+        assert found.reason.endswith("no API key was sent: --api-key-env NAME sends that of a variable")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(sorted(discovery.WorkerRecord.model_fields))
+MODELS: list[type[BaseModel]] = [
+    answers.Generated,
+    answers.ChatAnswer,
+    answers.ModelList,
+    answers.WeightVersion,
+    answers.Paused,
+    answers.WorldSize,
+    answers.Version,
+]
+QUICK = settings(max_examples=100, deadline=None)
+
+
+@QUICK
+@given(st.integers(100, 599), st.binary(max_size=80) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_answer_of_discovery_is_judged_and_its_words_are_clean(status: int, body: bytes) -> None:
+    found = classify(status, body, ONE)
+    assert isinstance(found, (Pending, Fatal))
+    assert found.reason.isprintable()
+    assert len(found.reason) < 2000
+
+
+@QUICK
+@given(st.lists(st.dictionaries(NAMES, JSON, max_size=4), max_size=3), st.integers(1, 4))
+def test_records_with_anything_in_them_are_refused_or_a_sound_topology(
+    changes: list[dict[str, Any]], size: int
+) -> None:
+    workers = [{**worker(index), **change} for index, change in enumerate(changes)]
+    found = classify(200, workers_answer(workers), Expectation("tiny", size))
+    if not isinstance(found, Snapshot):
+        assert found.reason.isprintable()
+        return
+    listed = found.topology.workers
+    assert found.topology.world_size == size
+    assert len({one.admin_url for one in listed}) == len({one.system_url for one in listed}) == len(listed)
+    assert all(one.model == "tiny" and one.component.isprintable() for one in listed)
+
+
+@QUICK
+@given(st.sampled_from(MODELS), st.binary(max_size=80) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_is_an_answer_or_an_error_of_the_run(model: type[BaseModel], body: bytes) -> None:
+    try:
+        found = HttpClient("http://h", credentials=GIVEN)._parse("/x", model, body)
+    except SmokestackError as error:
+        assert str(error.found).isprintable()
+        assert str(error.expected).isprintable()
+        return
+    assert isinstance(found, model)
+
+
+@QUICK
+@given(st.text(max_size=40) | st.sampled_from(["http://", "https://h:1/v1/", "http://h/v1", "http://u@h"]))
+def test_any_address_is_normalised_once_and_for_all_or_refused(text: str) -> None:
+    found = classify(200, workers_answer([worker(0, admin_base_url=text or "x")]), ONE)
+    if isinstance(found, Snapshot):
+        [one] = found.topology.workers
+        assert normalise_url(one.admin_url) == one.admin_url
+
+
+@QUICK
+@given(st.binary(max_size=80) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_strict_json_is_json_or_a_value_error(body: bytes) -> None:
+    try:
+        found = decode(body)
+    except ValueError:
+        return
+    assert json.loads(body) == found
+
+
+@QUICK
+@given(JSON)
+def test_whatever_is_finite_and_shallow_comes_back_as_it_was_sent(value: Any) -> None:
+    text = json.dumps(value)
+    if "NaN" in text or "Infinity" in text:
+        return
+    assert decode(text.encode()) == value
+
+
+def test_the_depth_that_is_allowed_is_what_it_says() -> None:
+    assert decode(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    with pytest.raises(ValueError, match="deeper"):
+        decode(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
+    assert decode(b'["' + b"[" * 500 + b'\\"[", 1]') == ["[" * 500 + '"[', 1]
+    assert math.isclose(float(str(decode(b"1.5"))), 1.5)
+
+
+@QUICK
+@given(st.text(max_size=100))
+def test_what_is_shown_has_no_character_that_commands_a_terminal(text: str) -> None:
+    assert printable(text, 50).isprintable()
+    for character in plain(text):
+        assert character in "\t\n" or ord(character) >= 32
+        assert not 0x7F <= ord(character) <= 0x9F
+        assert character not in "\u202e\u2066\u2028"
+
+
+def test_the_verdict_holds_no_control_characters() -> None:
+    check = Check(id="x.y", status="fail", expected=UGLY, found=UGLY, why="because")
+    assert check.found == plain(UGLY)
+    assert check.expected == plain(UGLY)
