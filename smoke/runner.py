@@ -119,6 +119,25 @@ def processes_of(events: list[dict[str, Any]]) -> list[psutil.Process]:
     return living
 
 
+SECRETS = {"ROLLOUT_KEY": "sk-smoke-9f31c7d2a8b64e05", "ROLLOUT_TRACE": "trace-4711-aabbccdd"}
+WITH_KEY = (
+    *("--api-key-env", "ROLLOUT_KEY"),
+    *("--header", "X-Tenant=blue"),
+    *("--header-from-env", "X-Trace=ROLLOUT_TRACE"),
+)
+"""Options with which a command carries `SECRETS`, given in its environment."""
+
+
+def secrets_found(*folders: Path) -> list[str]:
+    """Files and arguments of processes in which one of `SECRETS` can be read."""
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    found = [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in SECRETS.values())]
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        found += [f"pid {process.info['pid']}: {line}" for secret in SECRETS.values() if secret in line]
+    return found
+
+
 def assert_nothing_left(outcome: Outcome) -> None:
     """No process of the run, none of its ports, none of its temporary files."""
     assert processes_of(outcome.events) == [], outcome.explain()

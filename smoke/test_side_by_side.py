@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from smoke.runner import Command, assert_nothing_left, harness, processes_of, read_events
+from smoke.runner import (
+    SECRETS,
+    WITH_KEY,
+    Command,
+    assert_nothing_left,
+    harness,
+    processes_of,
+    read_events,
+    secrets_found,
+)
 
 NAMES = ("vllm-rs serve tiny", "VLLM::EngineCore", "python -m dynamo.frontend", "etcd --data-dir")
 
@@ -38,9 +47,9 @@ def bystanders() -> Iterator[list[subprocess.Popen[bytes]]]:
 def test_two_runs_and_the_bystanders_do_not_disturb_each_other(
     bystanders: list[subprocess.Popen[bytes]], model_folder: Path, tmp_path: Path
 ) -> None:
-    """One run, of the caller's own model, is kept up: the other's teardown has something that it must not touch."""
-    options = ("--steps", "1", "--keep-up", "--model", str(model_folder))
-    kept = Command("smoke", *options, run_dir=tmp_path / "kept")
+    """One run, of the caller's own model and with an API key, is kept up: the other must not touch it."""
+    options = ("--steps", "1", "--keep-up", "--model", str(model_folder), *WITH_KEY)
+    kept = Command("smoke", *options, run_dir=tmp_path / "kept", env=SECRETS)
     try:
         _check_both(kept, tmp_path)
     finally:
@@ -61,5 +70,6 @@ def _check_both(kept: Command, tmp_path: Path) -> None:
     checks = {check["id"]: check["status"] for check in standing.verdict["checks"]}
     assert [check for check, status in checks.items() if status != "pass"] == ["teardown.clean"]
     assert checks["teardown.clean"] == "skip"
+    assert secrets_found(standing.run_dir) == []
     (document,) = json.loads(harness("status", "--json", run_dir=standing.run_dir).stdout)
     assert document["alive"] == dict.fromkeys(("etcd", "engine-0", "frontend", "sidecar-0"), True)

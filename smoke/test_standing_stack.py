@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from smoke.runner import ROOT, harness, processes_of, read_events
+from smoke.runner import ROOT, SECRETS, WITH_KEY, harness, processes_of, read_events, secrets_found
 
 NONSENSE = {
     "HTTP_PROXY": "http://192.0.2.1:9",
@@ -47,7 +47,7 @@ class Standing:
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
     run_dir = tmp_path_factory.mktemp("standing") / "run"
-    up = harness("up", "--json", run_dir=run_dir, env=NONSENSE)
+    up = harness("up", "--json", *WITH_KEY, run_dir=run_dir, env={**NONSENSE, **SECRETS})
     try:
         assert up.returncode == 0, up.explain()
         yield Standing(json.loads(up.stdout), run_dir)
@@ -71,11 +71,71 @@ def test_it_answers_sums_at_the_address_that_up_printed(standing: Standing) -> N
     assert answer.json()["choices"][0]["message"]["content"].strip().isdecimal(), answer.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "asks_for_a_key"),
+    [
+        ("GET", "/v1/models", True),
+        ("POST", "/inference/v1/generate", True),
+        ("GET", "/health", False),
+        ("GET", "/weight_info", False),
+        ("GET", "/is_paused", False),
+        ("POST", "/reset_prefix_cache", False),
+    ],
+)
+def test_the_engine_asks_for_the_key_where_the_documentation_says_so(
+    standing: Standing, method: str, path: str, asks_for_a_key: bool
+) -> None:
+    body = {"model": "tiny", "token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 1}}
+    keys = (None, "nonsense", SECRETS["ROLLOUT_KEY"])
+    statuses = [
+        httpx.request(
+            method,
+            standing.url("engine-0") + path,
+            json=body if path.endswith("generate") else None,
+            headers={} if key is None else {"Authorization": f"Bearer {key}"},
+            timeout=30,
+            trust_env=False,
+        ).status_code
+        for key in keys
+    ]
+    assert statuses == ([401, 401, 200] if asks_for_a_key else [200, 200, 200])
+
+
+@pytest.mark.parametrize("key", [None, "nonsense"])
+def test_dynamo_asks_for_no_key(standing: Standing, key: str | None) -> None:
+    """Its own routes do not, and it reaches the engine where that asks for none."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    control = standing.url("sidecar-0") + "/engine/control/is_paused"
+    generate = standing.url("frontend") + "/inference/v1/generate"
+    body = {"model": "tiny", "token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 1}}
+    with httpx.Client(headers=headers, timeout=30, trust_env=False) as client:
+        answers = [
+            client.get(standing.url("discovery")),
+            client.get(standing.url("frontend") + "/v1/models"),
+            client.post(generate, json=body),
+            client.post(control, json={}),
+        ]
+    assert [answer.status_code for answer in answers] == [200] * 4
+
+
+def test_its_secrets_are_in_no_file_and_no_argument(standing: Standing) -> None:
+    scratch = Path(json.loads((standing.run_dir / "stack.json").read_text())["tmp_dir"])
+    assert secrets_found(standing.run_dir, scratch) == []
+    headers = json.loads((standing.run_dir / "config.json").read_text())["headers"]
+    assert headers == {
+        "Authorization": "API key of the variable ROLLOUT_KEY",
+        "X-Tenant": "--header",
+        "X-Trace": "variable ROLLOUT_TRACE",
+    }
+
+
 def test_every_listening_port_is_on_loopback(standing: Standing) -> None:
     pids = {process.pid for process in processes_of(read_events(standing.run_dir))}
     listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.pid in pids]
     assert len(listening) >= 7
     assert {c.laddr[0] for c in listening if c.laddr} == {"127.0.0.1"}, listening
+    (told,) = (event for event in read_events(standing.run_dir) if event["kind"] == "listening")
+    assert {c.laddr[1] for c in listening if c.laddr} <= {one["port"] for one in told["sockets"]}
 
 
 def test_status_names_what_lives(standing: Standing) -> None:
