@@ -22,9 +22,19 @@ from scripts.recipes.steps import RecipePlan, SourceFacts
 _PLANE = Path(__file__).parent.parent
 # What runs while a plan is carried out and decides bytes. The code that makes plans counts by the plans that it makes.
 _AT_WORK = (
-    *("build_paths.py", "embedded_sbom.py", "gitsource/placing.py", "normalise.py", "strict_wheel.py", "wheels.py"),
+    *(
+        "build_paths.py",
+        "embedded_sbom.py",
+        "gitsource/copying.py",
+        "gitsource/placing.py",
+        "normalise.py",
+        "strict_wheel.py",
+        "wheels.py",
+    ),
     *("recipes/cargo_jobs.py", "recipes/rustc.py"),
 )
+
+_TORCH_FROM = "--torch-backend"
 
 
 def key(plan: RecipePlan) -> str:
@@ -77,7 +87,12 @@ def _effective(env: Mapping[str, str], plan: RecipePlan) -> dict[str, str]:
 
 def _command(argv: Sequence[str], plan: RecipePlan) -> list[str]:
     epoch = plan.environment["SOURCE_DATE_EPOCH"]
-    return ["<epoch>" if part == epoch else _shown(part, plan) for part in argv]
+    parts = list(argv)
+    if _TORCH_FROM in parts:
+        # Where torch is fetched from is the site's business: build.lock has its digest.
+        place = parts.index(_TORCH_FROM)
+        del parts[place : place + 2]
+    return ["<epoch>" if part == epoch else _shown(part, plan) for part in parts]
 
 
 def _shown(text: str, plan: RecipePlan) -> str:

@@ -57,6 +57,9 @@ DECIDES: dict[str, Callable[[], RecipePlan]] = {
 DOES_NOT: dict[str, Callable[[], RecipePlan]] = {
     "the number of jobs": lambda: plan("vllm", jobs=3),
     "the machine's size": lambda: plan("vllm", resources=Resources(2, 4 * GIB)),
+    "where torch comes from": lambda: plan(
+        "vllm", machine=replace(MACHINE, torch_arguments=("--torch-backend", "cu130"))
+    ),
     "the folder": lambda: plan("vllm", work=Path("/somewhere else/=quite=/.cache/work/prime-rl")),
     "the project's folder": lambda: plan(
         "vllm",
