@@ -11,8 +11,10 @@ import pytest
 
 from smoke.runner import ROOT, Outcome, harness
 
-# A shell starts a background job with SIGINT ignored, and every child would inherit that. The tests send it.
+# A shell starts a background job with SIGINT ignored, nohup one with SIGHUP, and every child would inherit that. The
+# tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Set, it names nox, which started this suite; the runs are to end with the suite.
 if "SMOKESTACK_DIE_WITH_PARENT" in os.environ:
