@@ -16,7 +16,20 @@ from typing import Literal, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from harness.answers import ChatAnswer, ChatCompletion, Generated, ModelList, Paused, Version, WeightVersion, WorldSize
+from harness.answers import (
+    ChatAnswer,
+    ChatCompletion,
+    Checksums,
+    Contents,
+    Generated,
+    ModelList,
+    Obeyed,
+    Paused,
+    RankContents,
+    Version,
+    WeightVersion,
+    WorldSize,
+)
 from harness.credentials import Credentials
 from harness.errors import SmokestackError
 from harness.fetching import fetch
@@ -162,6 +175,18 @@ class EngineAdmin:
 
     def reset_prefix_cache(self) -> None:
         self.http.order("/reset_prefix_cache")
+
+    def checksums(self) -> dict[str, str]:
+        """vLLM's own SHA-256 of every tensor that its workers still hold; that of nothing where they do not."""
+        return self.http.post("/weight_checker", {"action": "checksum"}, Checksums).checksums
+
+    def contents(self) -> list[RankContents]:
+        """What each rank's model holds, in the trainer's terms: our worker extension tells it."""
+        return self.http.post("/collective_rpc", {"method": "smokestack_contents"}, Contents).results
+
+    def destroy_weights(self) -> None:
+        """Make every weight zero, the repacked ones included. The next refit must bring all of them."""
+        self.http.post("/collective_rpc", {"method": "smokestack_destroy"}, Obeyed)
 
     def generate(
         self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], *, timeout_s: float | None = None

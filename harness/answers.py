@@ -5,11 +5,13 @@ A value of another type is not bent into the right one: `true` is no version 1, 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 TokenId = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Size = Annotated[int, Field(strict=True, ge=0, lt=2**40)]
 Tokens = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Logprob = Annotated[float, Field(le=1e-3, allow_inf_nan=False)]
 """A log-probability is at most 0; rounding may lift it a little above."""
@@ -94,6 +96,41 @@ class Paused(Served):
 
 class WorldSize(Served):
     world_size: Annotated[int, Field(strict=True, ge=1, le=2**16)]
+
+
+class Checksums(Served):
+    """Answer of `/weight_checker`: SHA-256 by the rank's prefix and the engine's own name."""
+
+    checksums: dict[str, Digest]
+
+
+class ToldParameter(Served):
+    """See `smokestack_payload.contents`."""
+
+    name: str
+    how: Literal["held", "part", "multiplied", "sharded"]
+    dtype: str
+    shape: list[Size] | None
+    sha256: Digest | None
+
+
+class RankContents(Served):
+    """What one rank's model holds; `prefix` is what `/weight_checker` puts before its names."""
+
+    prefix: str
+    parameters: list[ToldParameter]
+
+
+class Obeyed(Served):
+    """Answer of `/collective_rpc` to an order: exactly one null for each rank."""
+
+    results: list[None] = Field(min_length=1)
+
+
+class Contents(Served):
+    """Answer of `/collective_rpc` to `smokestack_contents`: one for each rank."""
+
+    results: list[RankContents] = Field(min_length=1)
 
 
 class Version(Served):

@@ -16,7 +16,7 @@ from harness.answers import Generated
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
-from harness.events import EngineObservation, Generation, Observed, Probe
+from harness.events import Destroyed, EngineObservation, Generation, HeldParameter, Observed, Probe
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
 from harness.vigil import Vigil
@@ -60,17 +60,37 @@ class Observer:
         impossible answer or when the whole takes longer than `observe_s`.
         """
 
-        def ask() -> Observed:
-            engines = tuple(self._observe_engine(worker, prompts) for worker in self.topology.workers)
-            return Observed(version=version, engines=engines)
+        return Observed(version=version, engines=self.look(prompts, f"version {version}"))
+
+    def look(self, prompts: Sequence[Sequence[int]], what: str) -> tuple[EngineObservation, ...]:
+        """The same without a version of its own; `what` names it for an error."""
+
+        def ask() -> tuple[EngineObservation, ...]:
+            return tuple(self._observe_engine(worker, prompts) for worker in self.topology.workers)
 
         late = ObservationError(
-            f"the observation of version {version} did not end in time",
+            f"the observation of {what} did not end in time",
             expected=f"all labels and probes within {self.observe_s:g} s",
             found="a request without an answer",
             where=", ".join(worker.admin_url for worker in self.topology.workers),
         )
         return self._vigil.call(ask, self.observe_s, late)
+
+    def destroy(self, prompts: Sequence[Sequence[int]]) -> Destroyed:
+        """Destroy the weights of every engine, and look at it."""
+
+        def order() -> None:
+            for worker in self.topology.workers:
+                self._engine(worker).destroy_weights()
+
+        late = ObservationError(
+            "the engines' weights were not destroyed in time",
+            expected=f"an answer within {self.observe_s:g} s",
+            found="a request without an answer",
+            where=", ".join(worker.admin_url for worker in self.topology.workers),
+        )
+        self._vigil.call(order, self.observe_s, late)
+        return Destroyed(engines=self.look(prompts, "the destroyed weights"))
 
     def generate(self, when: Literal["before", "after"], prompt: str = CHAT_PROMPT) -> Generation:
         """One chat completion through the frontend. A failure is recorded as its status, 0 when there was no answer."""
@@ -109,8 +129,11 @@ class Observer:
     def _vigil(self) -> Vigil:
         return Vigil(self.clock, self.watch)
 
+    def _engine(self, worker: Worker) -> EngineAdmin:
+        return EngineAdmin(HttpClient(worker.admin_url, self.request_s, credentials=self.credentials))
+
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
-        engine = EngineAdmin(HttpClient(worker.admin_url, self.request_s, credentials=self.credentials))
+        engine = self._engine(worker)
         sidecar = SidecarControl(HttpClient(worker.system_url, self.request_s, credentials=self.credentials))
         paused = _or_none(engine.is_paused)
         return EngineObservation(
@@ -121,6 +144,7 @@ class Observer:
             paused=paused,
             sidecar_paused=_or_none(sidecar.is_paused),
             probes=() if paused else tuple(self._probe(engine, prompt) for prompt in prompts),
+            ranks=_or_none(lambda: held_by(engine)) or (),
         )
 
     def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> Probe:
@@ -147,6 +171,24 @@ class Observer:
             logprobs=tuple(logprobs),
             prompt_logprobs=teacher_forced(prompt, answer, engine.http.base_url),
         )
+
+
+def held_by(engine: EngineAdmin) -> tuple[tuple[HeldParameter, ...], ...]:
+    """What each rank holds, with the digest that the engine itself gives of a tensor where it has one to give."""
+    ranks, own = engine.contents(), engine.checksums()
+    return tuple(
+        tuple(
+            HeldParameter(
+                name=told.name,
+                how=told.how,
+                dtype=told.dtype,
+                shape=None if told.shape is None else tuple(told.shape),
+                sha256=own.get(rank.prefix + told.name) if told.how == "held" else told.sha256,
+            )
+            for told in rank.parameters
+        )
+        for rank in ranks
+    )
 
 
 def teacher_forced(prompt: Sequence[int], answer: Generated, where: str) -> tuple[float, ...]:

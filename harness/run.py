@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from harness import dryrun
 from harness.bringup import first_generation, install, leave_standing, make_model, new_stack, observer_of, phase
 from harness.errors import DoctorError, TrainingError, during_training
-from harness.events import BEFORE_TRANSFER, Phase, Teardown
+from harness.events import BEFORE_TRANSFER, PerturbationObserved, Phase, Stage, Teardown
 from harness.manifest import Manifest
 from harness.observer import Observer
 from harness.process import describe_exit
@@ -119,7 +119,7 @@ class SmokeRun:
         self.channel.raise_fault(self.session.run_dir.log(TRAINER))
 
     def _follow(self, stack: Stack) -> Follower:
-        """Wait for the trainer, and look at the stack once before the first transfer."""
+        """Wait for the trainer, and look at the stack before the first transfer: as it is, and destroyed."""
         follower = Follower(
             channel=self.channel,
             clock=self.session.clock,
@@ -128,11 +128,13 @@ class SmokeRun:
             watch=stack.watch,
             emit=self.session.emit_from_trainer,
             observe=lambda version: self._observe(stack, observer, prompts, version),
+            observe_stage=lambda stage: self._observe_stage(stack, observer, prompts, stage),
         )
         ready = follower.await_ready()
         prompts: list[list[int]] = ready["probe_prompts"]
         observer = replace(observer_of(self.session, stack), stop_token_ids=ready["stop_token_ids"])
         self._observe(stack, observer, prompts, BEFORE_TRANSFER)
+        self.session.emit(observer.destroy(prompts))
         return follower
 
     def _train(self, stack: Stack, follower: Follower) -> None:
@@ -171,6 +173,11 @@ class SmokeRun:
         """Looked at, and only then compared: what may continue is what discovery lists right before that."""
         self.session.emit(observer.observe(prompts, version))
         stack.note_listening()
+        stack.require_same_topology()
+
+    def _observe_stage(self, stack: Stack, observer: Observer, prompts: list[list[int]], stage: Stage) -> None:
+        engines = observer.look(prompts, f"the {stage} weights")
+        self.session.emit(PerturbationObserved(stage=stage, engines=engines))
         stack.require_same_topology()
 
     def _plan(self, stack: Stack) -> Plan:

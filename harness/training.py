@@ -1,8 +1,9 @@
 """Follows the trainer: the payload's process, its events on one pipe, our commands on another.
 
 The order of events is a contract (`ready`, plan, `transfer.initialised`, then per version: `step` (not for version 0),
-`refit`, `probe`, our observation, `continue`). Anything else ends the run: a trainer that is not understood is not
-trusted. No verdict is read from the trainer's log.
+`refit`, `weights`, `probe`, our observation, `continue`; at last `perturbation` twice, each with an observation and
+`continue`). Anything else ends the run: a trainer that is not understood is not trusted. No verdict is read from the
+trainer's log.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from harness.clock import Clock
 from harness.config import Deadlines
 from harness.errors import RefitError, TrainingError
-from harness.events import TRAINER_KINDS
+from harness.events import TRAINER_KINDS, Stage
 from harness.vigil import Vigil
 
 Event = dict[str, Any]
@@ -149,7 +150,7 @@ class Follower:
     """Drives one training run over a channel.
 
     `watch` raises when any process of the run has died; `emit` records each event; `observe(version)` asks the stack
-    itself while the trainer waits.
+    itself while the trainer waits, and `observe_stage` after each refit of the perturbation.
     """
 
     channel: TrainerChannel
@@ -159,6 +160,7 @@ class Follower:
     watch: Callable[[], None]
     emit: Callable[[Event], None]
     observe: Callable[[int], None]
+    observe_stage: Callable[[Stage], None]
 
     def await_ready(self) -> Event:
         return self._expect("trainer.ready", self.deadlines.trainer_ready_s)
@@ -174,12 +176,21 @@ class Follower:
             if version:
                 self._expect("step", 2 * self.deadlines.step_s, field="step", value=version)
             self._expect("refit", self.deadlines.refit_s, field="version", value=version)
+            self._expect("weights", self.deadlines.step_s, field="version", value=version)
             self._expect("probe", self.deadlines.step_s, field="version", value=version)
             self.observe(version)
             self.channel.send({"command": "continue", "version": version})
+        self._rehearse()
         self._expect("trainer.done", self.deadlines.request_s)
 
-    def _expect(self, kind: str, seconds: float, *, field: str | None = None, value: int | None = None) -> Event:
+    def _rehearse(self) -> None:
+        """The perturbation after the last step: a refit to changed weights, and one back."""
+        for stage in get_args(Stage):
+            self._expect("perturbation", self.deadlines.refit_s, field="stage", value=stage)
+            self.observe_stage(stage)
+            self.channel.send({"command": "continue", "stage": stage})
+
+    def _expect(self, kind: str, seconds: float, *, field: str | None = None, value: object = None) -> Event:
         event = self._next(kind, max(seconds * BACKSTOP_RATIO, seconds + BACKSTOP_S))
         if event["kind"] == "trainer.error":
             raise as_error(event.get("error"), self.log)

@@ -38,6 +38,11 @@ class Outcome:
     def events(self) -> list[dict[str, Any]]:
         return read_events(self.run_dir)
 
+    def only(self, kind: str, **where: Any) -> dict[str, Any]:
+        """The one event of `kind` with these fields."""
+        [event] = [e for e in self.events if e["kind"] == kind and all(e[name] == v for name, v in where.items())]
+        return event
+
     def explain(self) -> str:
         """For assertion messages: how it ended and what it printed last."""
         return f"exit status {self.returncode}, {self.run_dir}\n{self.stderr[-4000:]}"

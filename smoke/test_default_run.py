@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from xml.etree import ElementTree
@@ -14,8 +15,12 @@ CHECKS = [
     "training.four-steps",
     "training.rewards",
     "policy.versions-advance",
+    "policy.weights-covered",
+    "policy.weights-destroyed",
+    "policy.weights-digests",
     "policy.weights-match",
     "policy.weights-changed",
+    "policy.weights-restored",
     "policy.mismatch",
     "generation.after-update",
     "engine.not-paused",
@@ -56,6 +61,49 @@ def test_the_harness_observed_each_version_itself(default_run: Outcome) -> None:
     assert [event["version"] for event in observed] == [-1, 0, 1, 2, 3, 4]
     assert {event["source"] for event in observed} == {"observer"}
     assert [engine["engine_label"] for event in observed[1:] for engine in event["engines"]] == list("01234")
+
+
+def test_every_parameter_of_the_engine_gives_evidence_and_has_the_trainers_digest(default_run: Outcome) -> None:
+    """What the harness made of it is `policy.weights-digests`; here the two lists are put side by side once more."""
+    ready = default_run.only("trainer.ready")
+    for version in range(5):
+        ours = {item["name"]: item for item in default_run.only("weights", version=version)["parameters"]}
+        [engine] = default_run.only("observed", version=version)["engines"]
+        [rank] = engine["ranks"]
+        assert len(rank) == len(ours) + len(ready["tied"]) == 25
+        for held in rank:
+            reference = ours[ready["tied"].get(held["name"], held["name"])]
+            field = "values_sha256" if held["how"] == "multiplied" else "sha256"
+            assert held["sha256"] == reference[field], (version, held)
+    assert {held["name"]: held["how"] for held in rank}["lm_head.weight"] == "multiplied"
+
+
+def test_no_digest_is_that_of_nothing_and_the_engines_own_would_have_been(default_run: Outcome) -> None:
+    """The CPU backend has freed all linear weights: they are read back, or there would be no evidence of them."""
+    [engine] = default_run.only("observed", version=4)["engines"]
+    kinds = [held["how"] for held in engine["ranks"][0]]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"held": 9, "part": 1, "multiplied": 15}
+    assert hashlib.sha256(b"").hexdigest() not in {held["sha256"] for held in engine["ranks"][0]}
+
+
+def test_the_engine_was_destroyed_before_the_first_transfer(default_run: Outcome) -> None:
+    kinds = [event["kind"] for event in default_run.events]
+    assert kinds.index("observed") < kinds.index("destroyed") < kinds.index("transfer.initialised")
+    [engine] = default_run.only("destroyed")["engines"]
+    logprobs = {round(value, 4) for probe in engine["probes"] for value in probe["prompt_logprobs"]}
+    assert logprobs == {round(-math.log(261), 4)}, "all weights are zero, so all tokens are equally likely"
+
+
+def test_a_perturbation_shows_and_the_restoration_is_exact(default_run: Outcome) -> None:
+    [final] = default_run.only("observed", version=4)["engines"]
+    [perturbed] = default_run.only("perturbation.observed", stage="perturbed")["engines"]
+    [restored] = default_run.only("perturbation.observed", stage="restored")["engines"]
+    assert (perturbed["engine_label"], restored["engine_label"]) == ("4-perturbed", "4")
+    assert restored["probes"] == final["probes"]
+    assert restored["ranks"] == final["ranks"]
+    assert perturbed["probes"] != final["probes"]
+    pairs = zip(perturbed["ranks"][0], final["ranks"][0], strict=True)
+    assert not [one["name"] for one, two in pairs if one["sha256"] == two["sha256"]]
 
 
 def test_rewards_are_mixed_so_that_grpo_has_something_to_learn_from(default_run: Outcome) -> None:

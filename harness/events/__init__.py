@@ -18,11 +18,14 @@ from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunS
 from harness.events.stack import (
     BEFORE_TRANSFER,
     BinaryHashes,
+    Destroyed,
     EngineObservation,
     Generation,
+    HeldParameter,
     Listening,
     ListeningSocket,
     Observed,
+    PerturbationObserved,
     Pins,
     Probe,
     Processes,
@@ -30,11 +33,15 @@ from harness.events.stack import (
     ServiceExited,
     ServiceReady,
     ServiceStarted,
+    Stage,
     Topology,
     Worker,
 )
 from harness.events.trainer import (
+    AnnouncedTensor,
     Mismatch,
+    Perturbation,
+    ReferenceDigest,
     ReferenceProbe,
     Refit,
     RefitSeconds,
@@ -47,6 +54,7 @@ from harness.events.trainer import (
     TrainerFault,
     TrainerProbe,
     TrainerReady,
+    TrainerWeights,
     TransferInitialised,
     Warmup,
 )
@@ -54,24 +62,30 @@ from harness.events.trainer import (
 __all__ = [
     "BEFORE_TRANSFER",
     "TRAINER_KINDS",
+    "AnnouncedTensor",
     "BaseEvent",
     "BinaryHashes",
+    "Destroyed",
     "EngineObservation",
     "Event",
     "EventError",
     "Failure",
     "Generation",
+    "HeldParameter",
     "Listening",
     "ListeningSocket",
     "Mismatch",
     "Note",
     "Observed",
+    "Perturbation",
+    "PerturbationObserved",
     "Phase",
     "PhaseName",
     "Pins",
     "Probe",
     "ProcessRecord",
     "Processes",
+    "ReferenceDigest",
     "ReferenceProbe",
     "Refit",
     "RefitSeconds",
@@ -83,6 +97,7 @@ __all__ = [
     "ServiceReady",
     "ServiceStarted",
     "Source",
+    "Stage",
     "Step",
     "StepSeconds",
     "Survivor",
@@ -93,6 +108,7 @@ __all__ = [
     "TrainerFault",
     "TrainerProbe",
     "TrainerReady",
+    "TrainerWeights",
     "TransferInitialised",
     "Warmup",
     "Worker",
@@ -115,6 +131,8 @@ Event = (
     | Pins
     | Topology
     | Observed
+    | Destroyed
+    | PerturbationObserved
     | Generation
     | Processes
     | Listening
@@ -123,7 +141,9 @@ Event = (
     | TrainerReady
     | TransferInitialised
     | Refit
+    | TrainerWeights
     | TrainerProbe
+    | Perturbation
     | Step
     | TrainerDone
     | TrainerError

@@ -8,6 +8,9 @@ from pydantic import Field
 
 from harness.events.base import Count, Data, Flag, HarnessEvent, ObserverEvent, Whole
 
+Stage = Literal["perturbed", "restored"]
+"""Of the perturbation after the last step: the weights are visibly changed, then those of the last version again."""
+
 BEFORE_TRANSFER = -1
 """The `version` of the observation made before transfer 0."""
 
@@ -87,10 +90,26 @@ class Probe(Data):
     prompt_logprobs: tuple[float, ...]
 
 
+class HeldParameter(Data):
+    """One parameter in a rank's model, in the trainer's terms.
+
+    `how` says whose digest this is: of a tensor of its own (`held`: vLLM's `/weight_checker`), of rows of a larger one
+    (`part`), of the values that the layer multiplies by (`multiplied`: the backend has repacked it), of none
+    (`sharded`). None, or the digest of nothing, is no evidence.
+    """
+
+    name: str
+    how: Literal["held", "part", "multiplied", "sharded"]
+    dtype: str
+    shape: tuple[Count, ...] | None
+    sha256: str | None
+
+
 class EngineObservation(Data):
     """What the harness itself saw of one engine and its sidecar. None: they gave no answer.
 
-    `sidecar_paused` is for stacks whose sidecar reports it apart from its engine.
+    `sidecar_paused` is for stacks whose sidecar reports it apart from its engine. `ranks` has what each rank's model
+    holds; none where the engine does not tell.
     """
 
     admin_url: str
@@ -100,6 +119,7 @@ class EngineObservation(Data):
     paused: Flag | None
     sidecar_paused: Flag | None = None
     probes: tuple[Probe, ...]
+    ranks: tuple[tuple[HeldParameter, ...], ...] = ()
 
 
 class Observed(ObserverEvent):
@@ -107,6 +127,21 @@ class Observed(ObserverEvent):
 
     kind: Literal["observed"] = "observed"
     version: Annotated[int, Field(strict=True, ge=BEFORE_TRANSFER)]
+    engines: tuple[EngineObservation, ...]
+
+
+class Destroyed(ObserverEvent):
+    """The stack right after the harness destroyed its weights, before transfer 0."""
+
+    kind: Literal["destroyed"] = "destroyed"
+    engines: tuple[EngineObservation, ...]
+
+
+class PerturbationObserved(ObserverEvent):
+    """The stack while it has the perturbed weights, and after the last version was given back to it."""
+
+    kind: Literal["perturbation.observed"] = "perturbation.observed"
+    stage: Stage
     engines: tuple[EngineObservation, ...]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.events.base import Count, Data, Flag, TrainerEvent
-from harness.events.stack import Probe
+from harness.events.stack import Probe, Stage
 
 
 class Warmup(Data):
@@ -16,7 +16,17 @@ class Warmup(Data):
     seconds: float
 
 
+class AnnouncedTensor(Data):
+    """What a refit will bring under `name`."""
+
+    name: str
+    dtype: str
+    shape: tuple[Count, ...]
+
+
 class TrainerReady(TrainerEvent):
+    """`tensors` are what its refits bring; `tied` has the further names of such tensors, which are not sent."""
+
     kind: Literal["trainer.ready"] = "trainer.ready"
     parameters: Count
     bytes: Count
@@ -25,6 +35,8 @@ class TrainerReady(TrainerEvent):
     warmup: Warmup | None
     probe_prompts: tuple[tuple[Count, ...], ...]
     stop_token_ids: tuple[Count, ...]
+    tensors: tuple[AnnouncedTensor, ...]
+    tied: dict[str, str]
 
 
 class TransferInitialised(TrainerEvent):
@@ -58,6 +70,32 @@ class Refit(TrainerEvent):
     buckets: Count
     engines: tuple[str, ...]
     workers: dict[str, dict[str, float]] = Field(default_factory=dict)
+
+
+class ReferenceDigest(Data):
+    """A parameter in the trainer's memory: SHA-256 of its bytes, and of its values (-0.0 written as 0.0)."""
+
+    name: str
+    sha256: str
+    values_sha256: str
+
+
+class TrainerWeights(TrainerEvent):
+    """What the trainer holds at `version`; taken from the model, not from what was sent."""
+
+    kind: Literal["weights"] = "weights"
+    version: Count
+    parameters: tuple[ReferenceDigest, ...]
+
+
+class Perturbation(TrainerEvent):
+    """A refit beside the training: to visibly changed weights, or back to the last version's."""
+
+    kind: Literal["perturbation"] = "perturbation"
+    stage: Stage
+    label: str
+    seconds: float
+    parameters: tuple[ReferenceDigest, ...]
 
 
 class ReferenceProbe(Probe):

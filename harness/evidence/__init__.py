@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.evidence import policy, stack, training
+from harness.evidence import content, policy, stack, training
 from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.exposure import loopback_only
 from harness.evidence.policy import agreed_versions
@@ -23,8 +23,12 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "training.four-steps": training.steps_taken,
     "training.rewards": training.rewards_earned,
     "policy.versions-advance": policy.versions_advance,
+    "policy.weights-covered": content.weights_covered,
+    "policy.weights-destroyed": content.weights_destroyed,
+    "policy.weights-digests": content.weights_digests,
     "policy.weights-match": policy.weights_match,
     "policy.weights-changed": policy.weights_changed,
+    "policy.weights-restored": content.weights_restored,
     "generation.after-update": stack.generation_after_update,
     "engine.not-paused": stack.not_paused,
     "stack.same-processes": stack.same_processes,

@@ -14,6 +14,14 @@ from dataclasses import dataclass
 from harness import events
 from harness.evidence.check import Findings
 
+TOLERANCE = 1e-3
+"""Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
+
+It has to lie well above the rounding of the same weights through two implementations, and well below what one optimizer
+step moves; docs/adr/0006-content-evidence.md has the measurements. Every run reports its own, as the `found` of
+`policy.weights-match` (largest difference) and of `policy.weights-changed` (smallest change).
+"""
+
 
 @dataclass(frozen=True, order=True)
 class Gap:
@@ -107,3 +115,21 @@ def compare_logprobs(where: str, before: Sequence[float], after: Sequence[float]
     sizes = [abs(a - b) for a, b in zip(before, after, strict=True)]
     largest = max(range(len(sizes)), key=sizes.__getitem__)
     return [Gap(sizes[largest], f"{where}[{largest}]")]
+
+
+def largest_change(
+    where: str, before: Sequence[events.Probe], after: Sequence[events.Probe], findings: Findings
+) -> list[Gap]:
+    """The largest change of a prompt's log-probability over all prompts; none when the two cannot be compared."""
+    if not before or not after:
+        findings.missing.append(f"{where}: no probes")
+        return []
+    if [probe.prompt_ids for probe in before] != [probe.prompt_ids for probe in after]:
+        findings.wrong.append(f"{where}: the probe prompts are not the same")
+        return []
+    gaps = [
+        gap
+        for index, (old, new) in enumerate(zip(before, after, strict=True))
+        for gap in compare_logprobs(f"{where} probe {index}", old.prompt_logprobs, new.prompt_logprobs, findings)
+    ]
+    return [Gap(max(gaps).size, where)] if gaps else []

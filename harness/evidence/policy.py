@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from harness import events
 from harness.evidence.check import Expectation, Findings, counted, span
-from harness.evidence.compare import Gap, compare_logprobs, compare_probes
+from harness.evidence.compare import TOLERANCE, Gap, compare_probes, largest_change
 from harness.evidence.timeline import Timeline
-
-TOLERANCE = 1e-3
-"""Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
-
-It has to lie well above the rounding of the same weights through two implementations, and well below what one optimizer
-step moves; docs/adr/0006-content-evidence.md has the measurements. Every run reports its own, as the `found` of
-`policy.weights-match` (largest difference) and of `policy.weights-changed` (smallest change).
-"""
 
 
 def versions_advance(run: Timeline, want: Expectation) -> Findings:
@@ -27,7 +19,7 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
         proves="engine and sidecar name the version that was sent last",
         means="the version that engine or sidecar name is not the one that was sent last",
     )
-    observed = _by_version(run, findings)
+    observed = observed_by_version(run, findings)
     for version in want.versions:
         for engine in _engines_at(version, observed, want, findings):
             for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
@@ -36,8 +28,20 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
                 elif label != str(version):
                     findings.wrong.append(f"version {version}: {who} label {label!r} at {engine.admin_url}")
         _require_order(run, version, observed.get(version), findings)
+    _judge_perturbation_labels(run, want, findings)
     findings.seen = "labels " + (" ".join(map(str, agreed_versions(run))) or "agree on no version")
     return findings
+
+
+def _judge_perturbation_labels(run: Timeline, want: Expectation, findings: Findings) -> None:
+    """The perturbation's refits set labels like any other: one of its own, and then the last version's again."""
+    last = want.versions[-1]
+    wanted = {"perturbed": f"{last}-perturbed", "restored": str(last)}
+    for item in run.of(events.PerturbationObserved):
+        for engine in item.engines:
+            for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
+                if label != wanted[item.stage]:
+                    findings.wrong.append(f"{item.stage} weights: {who} label {label!r} at {engine.admin_url}")
 
 
 def agreed_versions(run: Timeline) -> list[int]:
@@ -68,7 +72,7 @@ def weights_match(run: Timeline, want: Expectation) -> Findings:
         means="the engine does not compute with the trainer's weights of the same version",
     )
     trainer = {probe.version: probe.probes for probe in run.require(events.TrainerProbe, findings)}
-    observed = _by_version(run, findings)
+    observed = observed_by_version(run, findings)
     gaps: list[Gap] = []
     for version in want.versions:
         reference = trainer.get(version)
@@ -96,7 +100,7 @@ def weights_changed(run: Timeline, want: Expectation) -> Findings:
         proves="every refit moved the weights that the engine computes with",
         means="a refit did not move the weights that the engine computes with",
     )
-    observed = _by_version(run, findings)
+    observed = observed_by_version(run, findings)
     idle = {step.step for step in run.of(events.Step) if step.grad_norm == 0}
     gaps: list[Gap] = []
     for version in range(first, want.steps + 1):
@@ -106,7 +110,7 @@ def weights_changed(run: Timeline, want: Expectation) -> Findings:
             if earlier is not None:
                 cause = ", a step without gradient" if version in idle else ""
                 where = f"{_step_name(version)}{_engine_suffix(engine, want)}{cause}"
-                gaps += _change(where, earlier.probes, engine.probes, findings)
+                gaps += largest_change(where, earlier.probes, engine.probes, findings)
     if gaps:
         least = min(gaps)
         findings.seen = f"|diff| >= {least.size:.1e}, {least.where}"
@@ -114,25 +118,7 @@ def weights_changed(run: Timeline, want: Expectation) -> Findings:
     return findings
 
 
-def _change(
-    where: str, before: tuple[events.Probe, ...], after: tuple[events.Probe, ...], findings: Findings
-) -> list[Gap]:
-    """The largest change over all prompts; a list of none when the two cannot be compared."""
-    if not before or not after:
-        findings.missing.append(f"{where}: no probes")
-        return []
-    if [probe.prompt_ids for probe in before] != [probe.prompt_ids for probe in after]:
-        findings.wrong.append(f"{where}: the probe prompts are not the same")
-        return []
-    gaps = [
-        gap
-        for index, (old, new) in enumerate(zip(before, after, strict=True))
-        for gap in compare_logprobs(f"{where} probe {index}", old.prompt_logprobs, new.prompt_logprobs, findings)
-    ]
-    return [Gap(max(gaps).size, where)] if gaps else []
-
-
-def _by_version(run: Timeline, findings: Findings) -> dict[int, events.Observed]:
+def observed_by_version(run: Timeline, findings: Findings) -> dict[int, events.Observed]:
     """The observation of each version. Two of one version are none: which of them should be believed?"""
     observed: dict[int, events.Observed] = {}
     for item in run.require(events.Observed, findings):

@@ -152,7 +152,9 @@ def not_paused(run: Timeline, want: Expectation) -> Findings:
         findings.missing.append(
             f"{counted(len(engines), 'engine')} observed at version {last}, expected {want.engines}"
         )
-    for engine in engines:
+    # The perturbation after the last version resumes engines as well.
+    restored = [engine for item in run.of(events.PerturbationObserved) for engine in item.engines]
+    for engine in (*engines, *restored):
         if engine.paused is None:
             findings.missing.append(f"{engine.admin_url} did not say whether it is paused")
         if engine.paused or engine.sidecar_paused:

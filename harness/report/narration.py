@@ -105,6 +105,16 @@ def _(event: events.Observed) -> str | None:
 
 
 @narrate.register
+def _(event: events.Destroyed) -> str:
+    return f"weights of {counted(len(event.engines), 'engine')} destroyed before the first transfer"
+
+
+@narrate.register
+def _(event: events.Perturbation) -> str:
+    return f"weights {event.stage}: version label {plain(event.label)!r} ({event.seconds:.2f} s)"
+
+
+@narrate.register
 def _(event: events.Teardown) -> str | None:
     left = len(event.survivors) + len(event.ports) + len(event.files)
     return f"teardown left {counted(left, 'thing')} behind" if left else None

@@ -19,6 +19,9 @@ PLUGIN = "smokestack"
 API_KEY_VARIABLE = "VLLM_API_KEY"
 """With it the engine asks for the key on `/v1/*`, and nowhere else: the admin routes answer without (vLLM 0.32)."""
 
+CONTENT_WORKER = "smokestack_payload.worker.ContentWorker"
+"""Our extension of vLLM's worker: it tells what the model holds, and can destroy it."""
+
 CPU_KV_CACHE_GIB = 1
 
 
@@ -63,6 +66,7 @@ def _python_engine(context: ServiceContext) -> tuple[str, ...]:
         *("--dtype", "float32" if context.manifest.platform == "cpu" else "bfloat16"),
         *("--max-model-len", str(config.max_model_len)),
         "--enforce-eager",
+        *("--worker-extension-cls", CONTENT_WORKER),
         *("--weight-transfer-config", json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))),
     ]
     if config.tensor_parallel > 1:

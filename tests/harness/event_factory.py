@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,20 @@ from harness.config import RunConfig
 
 Fields = dict[str, Any]
 
+EMBEDDING, PROJECTION, NORM = "model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.norm.weight"
+FREED, HEAD = "model.layers.0.mlp.down_proj.weight", "lm_head.weight"
+HOW: dict[str, Any] = {
+    EMBEDDING: "part",
+    PROJECTION: "multiplied",
+    NORM: "held",
+    FREED: "held",
+    HEAD: "multiplied",
+}
+"""An engine's parameters. The projection is read back, the freed one is not: its digest is that of nothing."""
+
+TIED = {HEAD: EMBEDDING}
+SHAPES = {EMBEDDING: (261, 128), PROJECTION: (128, 128), NORM: (128,), FREED: (128, 256), HEAD: (261, 128)}
+EMPTY = hashlib.sha256(b"").hexdigest()
 FINGERPRINT = "f" * 64
 SHA = "6f2bb3c5b4dc03cab615c8985971247f016c7113b7e5010da447eb633800dfa5"
 SERVICES = {"etcd": 101, "engine-0": 102, "frontend": 103, "sidecar-0": 104}
@@ -44,6 +59,7 @@ def passing_run(config: RunConfig | None = None) -> list[Fields]:
         *_up(config),
         events.TransferInitialised(world_size=2, seconds=0.4),
         *(event for version in range(config.steps + 1) for event in _version(version, config)),
+        *_perturbation(config),
         events.TrainerDone(steps=config.steps),
         events.Generation(when="after", status=200, text="7", completion_tokens=1, finish_reason="stop", seconds=0.21),
         processes("end"),
@@ -77,6 +93,12 @@ def _up(config: RunConfig) -> list[events.Event]:
             warmup=events.Warmup(cached=False, steps=150, seconds=12.1),
             probe_prompts=PROMPTS,
             stop_token_ids=(0,),
+            tensors=tuple(
+                events.AnnouncedTensor(name=name, dtype="float32", shape=SHAPES[name])
+                for name in HOW
+                if name not in TIED
+            ),
+            tied=TIED,
         ),
         events.ServiceReady(service="frontend", seconds=1.1),
         events.ServiceReady(service="engine-0", seconds=28.1),
@@ -89,6 +111,17 @@ def _up(config: RunConfig) -> list[events.Event]:
         processes("start"),
         listening("start"),
         observed(events.BEFORE_TRANSFER, config),
+        events.Destroyed(engines=engines("0", 7, config, key="destroyed")),
+    ]
+
+
+def _perturbation(config: RunConfig) -> list[events.Event]:
+    last, perturbed = str(config.steps), f"{config.steps}-perturbed"
+    return [
+        events.Perturbation(stage="perturbed", label=perturbed, seconds=0.1, parameters=digests(perturbed)),
+        events.PerturbationObserved(stage="perturbed", engines=engines(perturbed, 9, config)),
+        events.Perturbation(stage="restored", label=last, seconds=0.1, parameters=digests(last)),
+        events.PerturbationObserved(stage="restored", engines=engines(last, config.steps, config)),
     ]
 
 
@@ -103,6 +136,7 @@ def _version(version: int, config: RunConfig) -> list[events.Event]:
             buckets=1,
             engines=tuple(admin_url(index) for index in range(config.engines)),
         ),
+        events.TrainerWeights(version=version, parameters=digests(str(version))),
         events.TrainerProbe(version=version, probes=reference(version)),
         observed(version, config),
     ]
@@ -152,22 +186,54 @@ def reference(version: int) -> tuple[events.ReferenceProbe, ...]:
     return tuple(events.ReferenceProbe(**probe.model_dump(), margins=(2.5, 4.0)) for probe in probes(version))
 
 
+def digests(key: str) -> tuple[events.ReferenceDigest, ...]:
+    """What the trainer says that it holds; `key` stands for the values."""
+    return tuple(
+        events.ReferenceDigest(name=name, sha256=sha(name, key), values_sha256=sha(name, key, "values"))
+        for name in HOW
+        if name not in TIED
+    )
+
+
+def sha(*parts: str) -> str:
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+def held(key: str) -> tuple[events.HeldParameter, ...]:
+    """What an engine's rank tells when it holds the weights that `key` stands for."""
+    return tuple(
+        events.HeldParameter(name=name, how=how, dtype="float32", shape=SHAPES[name], sha256=_shown(name, how, key))
+        for name, how in HOW.items()
+    )
+
+
+def _shown(name: str, how: str, key: str) -> str:
+    if name == FREED:
+        return EMPTY
+    return sha(TIED.get(name, name), key, *(["values"] if how == "multiplied" else []))
+
+
+def engines(
+    label: str, moved: int, config: RunConfig, *, key: str | None = None
+) -> tuple[events.EngineObservation, ...]:
+    """Every engine under `label`, with the probes of `moved` and the weights of `key` (or of the label)."""
+    return tuple(
+        events.EngineObservation(
+            admin_url=admin_url(index),
+            system_url=f"http://127.0.0.1:{8081 + index}",
+            engine_label=label,
+            sidecar_label=label,
+            paused=False,
+            probes=probes(moved, rounding=1e-6),
+            ranks=(held(key or label),) * config.tensor_parallel,
+        )
+        for index in range(config.engines)
+    )
+
+
 def observed(version: int, config: RunConfig) -> events.Observed:
     label = "default" if version < 0 else str(version)
-    return events.Observed(
-        version=version,
-        engines=tuple(
-            events.EngineObservation(
-                admin_url=admin_url(index),
-                system_url=f"http://127.0.0.1:{8081 + index}",
-                engine_label=label,
-                sidecar_label=label,
-                paused=False,
-                probes=probes(version, rounding=1e-6),
-            )
-            for index in range(config.engines)
-        ),
-    )
+    return events.Observed(version=version, engines=engines(label, version, config))
 
 
 def training_step(number: int) -> events.Step:

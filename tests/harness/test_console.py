@@ -141,7 +141,7 @@ def test_quiet_leaves_the_outcome() -> None:
 
 def test_a_failed_check_is_explained_once_below_the_table() -> None:
     text = shown(without(SOUND, "generation", when="after"))
-    assert "FAIL  generation.after-update  no evidence: " in text
+    assert re.search(r"^FAIL  generation\.after-update +no evidence: ", text, flags=re.MULTILINE)
     assert text.count("FAIL generation.after-update") == 1
     assert "  found     no evidence: no generation after the last refit\n" in text
 

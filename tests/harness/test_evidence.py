@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,11 @@ from typing import Any
 
 import pytest
 from event_factory import (
+    EMBEDDING,
+    EMPTY,
+    HEAD,
+    NORM,
+    PROJECTION,
     SERVICES,
     Fields,
     edited,
@@ -94,6 +100,8 @@ def freeze_content(*versions: int) -> Edit:
             before = the(run, "observed", version=version - 1)["engines"][0]["probes"]
             the(run, "observed", version=version)["engines"][0]["probes"] = before
             the(run, "probe", version=version)["probes"] = before
+            if version == LAST:
+                the(run, "perturbation.observed", stage="restored")["engines"][0]["probes"] = before
 
     return change
 
@@ -130,6 +138,84 @@ def unlist(run: list[Fields], service: str) -> None:
             event["processes"] = [item for item in event["processes"] if item["service"] != service]
 
 
+def put_parameter(event: tuple[str, dict[str, Any]], name: str, **values: Any) -> Edit:
+    """An edit that overwrites fields of one parameter that an engine told of."""
+
+    def change(run: list[Fields]) -> None:
+        for parameter in the(run, event[0], **event[1])["engines"][0]["ranks"][0]:
+            if parameter["name"] == name:
+                parameter.update(values)
+
+    return change
+
+
+def put_observed(event: tuple[str, dict[str, Any]], **values: Any) -> Edit:
+    """An edit that overwrites fields of the engine as observed in `event`."""
+    return lambda run: the(run, event[0], **event[1])["engines"][0].update(values)
+
+
+def put_tensors(change: Callable[[list[Any]], object]) -> Edit:
+    """An edit of the list of tensors that the trainer announces."""
+    return lambda run: change(the(run, "trainer.ready")["tensors"])
+
+
+def as_before(event: tuple[str, dict[str, Any]], name: str) -> Edit:
+    """The engine destroyed everything but one parameter."""
+    return lambda run: put_parameter(event, name, sha256=_parameter(run, AT_START, name)["sha256"])(run)
+
+
+def all_zero(run: list[Fields], name: str) -> None:
+    """A parameter that was zero before the destruction, too."""
+    shape = _parameter(run, AT_START, name)["shape"]
+    zeros = hashlib.sha256(bytes(4 * math.prod(shape))).hexdigest()
+    for event in (AT_START, DESTROYED):
+        put_parameter(event, name, sha256=zeros)(run)
+
+
+def _parameter(run: list[Fields], event: tuple[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    ranks = the(run, event[0], **event[1])["engines"][0]["ranks"]
+    found: dict[str, Any] = next(item for item in ranks[0] if item["name"] == name)
+    return found
+
+
+def announce_late(run: list[Fields]) -> None:
+    ready = run.pop(run.index(the(run, "trainer.ready")))
+    run.insert(run.index(the(run, "transfer.initialised")) + 1, ready)
+
+
+def forget_one(run: list[Fields]) -> None:
+    the(run, "weights", version=2)["parameters"].pop()
+
+
+def undestroyed(run: list[Fields]) -> None:
+    before = the(run, "observed", version=-1)["engines"][0]["probes"]
+    the(run, "destroyed")["engines"][0]["probes"] = before
+
+
+def unperturbed(run: list[Fields]) -> None:
+    before = the(run, "observed", version=LAST)["engines"][0]["probes"]
+    the(run, "perturbation.observed", stage="perturbed")["engines"][0]["probes"] = before
+
+
+def shift_restored(run: list[Fields]) -> None:
+    """By the smallest amount that a float can tell."""
+    probe = the(run, "perturbation.observed", stage="restored")["engines"][0]["probes"][1]
+    probe["prompt_logprobs"] = [math.nextafter(value, 0.0) for value in probe["prompt_logprobs"]]
+
+
+LAST = 4
+AT_START: tuple[str, dict[str, Any]] = ("observed", {"version": -1})
+AT_2: tuple[str, dict[str, Any]] = ("observed", {"version": 2})
+DESTROYED: tuple[str, dict[str, Any]] = ("destroyed", {})
+PERTURBED: tuple[str, dict[str, Any]] = ("perturbation.observed", {"stage": "perturbed"})
+RESTORED: tuple[str, dict[str, Any]] = ("perturbation.observed", {"stage": "restored"})
+OTHER = "0" * 64
+LABELS_AND_CONTENT = {
+    "policy.versions-advance",
+    "policy.weights-digests",
+    "policy.weights-match",
+    "policy.weights-changed",
+}
 SOUND = passing_run()
 STEP_2 = {"step": 2}
 REFIT_4 = {"version": 4}
@@ -179,7 +265,35 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("policy.weights-match", "the trainer probed nothing", put("probe", {"version": 3}, probes=[])),
     ("policy.weights-changed", "a refit moved nothing", freeze_content(4)),
     ("policy.weights-changed", "transfer 0 moved nothing", same_start),
-    ("policy.weights-changed", "nobody looked before", drop("observed", version=-1)),
+    ("policy.weights-covered", "one not sent", put_tensors(lambda t: t.pop())),
+    ("policy.weights-covered", "one sent twice", put_tensors(lambda t: t.append(t[0]))),
+    ("policy.weights-covered", "one too many", put_tensors(lambda t: t.append(t[0] | {"name": "module.x"}))),
+    ("policy.weights-covered", "another type", put_tensors(lambda t: t[0].update(dtype="bfloat16"))),
+    ("policy.weights-covered", "another shape", put_tensors(lambda t: t[1].update(shape=[128, 64]))),
+    ("policy.weights-covered", "a head of another shape", put_parameter(AT_START, HEAD, shape=[320, 128])),
+    ("policy.weights-covered", "announced too late", announce_late),
+    ("policy.weights-destroyed", "the probe shows nothing", undestroyed),
+    ("policy.weights-destroyed", "one parameter stayed", as_before(DESTROYED, PROJECTION)),
+    ("policy.weights-destroyed", "after transfer 0", move_to_end("destroyed")),
+    ("policy.weights-destroyed", "before the first look", move_to_start("destroyed")),
+    ("policy.weights-destroyed", "the engine did not tell", put_observed(DESTROYED, ranks=[])),
+    ("policy.weights-destroyed", "no evidence", drop("destroyed")),
+    ("policy.weights-digests", "one bit in a small tensor", put_parameter(AT_2, NORM, sha256=OTHER)),
+    ("policy.weights-digests", "in a repacked one", put_parameter(AT_2, PROJECTION, sha256=OTHER)),
+    ("policy.weights-digests", "in the output head alone", put_parameter(AT_2, HEAD, sha256=OTHER)),
+    ("policy.weights-digests", "the trainer told nothing", drop("weights", version=2)),
+    ("policy.weights-digests", "the trainer knows one less", forget_one),
+    ("policy.weights-digests", "the engine did not tell", put_engine(2, ranks=[])),
+    ("policy.weights-restored", "the perturbation does not show", unperturbed),
+    ("policy.weights-restored", "one parameter was not perturbed", put_parameter(PERTURBED, NORM, sha256=OTHER)),
+    ("policy.weights-restored", "a number is a bit off", shift_restored),
+    ("policy.weights-restored", "one parameter did not return", put_parameter(RESTORED, EMBEDDING, sha256=OTHER)),
+    ("policy.weights-restored", "seen out of order", swap(PERTURBED[0], PERTURBED[1], RESTORED[1])),
+    ("policy.weights-restored", "never restored", drop("perturbation.observed", stage="restored")),
+    ("policy.weights-restored", "the trainer told nothing", drop("perturbation", stage="restored")),
+    ("policy.versions-advance", "the perturbation has the old label", put_observed(PERTURBED, engine_label="4")),
+    ("policy.versions-advance", "the label does not return", put_observed(RESTORED, sidecar_label="4-perturbed")),
+    ("engine.not-paused", "paused after the restoration", put_observed(RESTORED, paused=True)),
     ("generation.after-update", "server error", put("generation", AFTER, status=500)),
     ("generation.after-update", "no answer", put("generation", AFTER, status=0, completion_tokens=0)),
     ("generation.after-update", "nothing generated", put("generation", AFTER, completion_tokens=0)),
@@ -265,6 +379,7 @@ def test_an_unreadable_event_speaks_against_the_checks_that_rely_on_it(kind: str
         "processes",
         "listening",
     }
+    relied_on |= {"trainer.ready", "destroyed", "weights", "perturbation", "perturbation.observed"}
     checks = judged(edited(SOUND, spoil))
     if kind in relied_on | {"teardown"}:
         assert any(f"({kind}) is unreadable: surprise" in checks[check_id].found for check_id in red(checks))
@@ -272,6 +387,51 @@ def test_an_unreadable_event_speaks_against_the_checks_that_rely_on_it(kind: str
         assert red(checks) == {"stack.same-processes"}
     else:
         assert not red(checks)
+
+
+def test_without_a_look_before_transfer_0_nothing_can_be_said_of_what_it_did() -> None:
+    checks = judged(without(SOUND, "observed", version=-1))
+    assert red(checks) == {"policy.weights-changed", "policy.weights-covered", "policy.weights-destroyed"}
+
+
+def test_the_digest_of_nothing_is_counted_and_never_equal() -> None:
+    """Trap 1: the CPU backend frees what it repacks. Both sides with that digest are still no evidence."""
+    found = judged(SOUND)["policy.weights-digests"].found
+    assert found.endswith("5 without evidence"), found
+    assert "20 equal" in found
+
+    def freed_everywhere(run: list[Fields]) -> None:
+        for event in run:
+            for engine in event.get("engines", []) if event["kind"] == "observed" else []:
+                for parameter in engine["ranks"][0]:
+                    parameter["sha256"] = EMPTY
+            for parameter in event["parameters"] if event["kind"] == "weights" else []:
+                parameter.update(sha256=EMPTY, values_sha256=EMPTY)
+
+    check = judged(edited(SOUND, freed_everywhere))["policy.weights-digests"]
+    assert (check.status, check.found) == ("fail", "no evidence: no parameter with evidence")
+
+
+def test_a_parameter_that_was_zero_all_along_cannot_be_destroyed() -> None:
+    assert not red(judged(edited(SOUND, lambda run: all_zero(run, NORM)))) - {"policy.weights-digests"}
+
+
+def test_the_parameter_is_named() -> None:
+    """F06 and the one flipped bit: who reads the text knows which tensor to look at."""
+    for name in (NORM, PROJECTION, HEAD):
+        found = judged(edited(SOUND, put_parameter(AT_2, name, sha256=OTHER)))["policy.weights-digests"].found
+        assert found == f"version 2: {name} differs from the trainer's"
+    found = judged(edited(SOUND, put_tensors(lambda tensors: tensors.pop(0))))["policy.weights-covered"].found
+    assert f"2 parameters not sent: {HEAD}; {EMBEDDING}" in found
+
+
+def test_every_rank_has_to_tell_what_it_holds() -> None:
+    config = run_config(engines=2)
+    run = passing_run(config)
+    assert judged(run, engines=2)["policy.weights-digests"].status == "pass"
+    the(run, "observed", version=3)["engines"][1]["ranks"] = []
+    check = judged(run, engines=2)["policy.weights-digests"]
+    assert check.found == "no evidence: 1 rank told what they hold at version 3, expected 2"
 
 
 def test_a_label_without_weights_is_a_matter_of_content_only() -> None:
@@ -292,7 +452,7 @@ def test_weights_without_a_label_are_a_matter_of_labels_only() -> None:
 
 def test_a_missing_observation_is_no_evidence_for_labels_and_content() -> None:
     checks = judged(without(SOUND, "observed", version=3))
-    assert red(checks) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
+    assert red(checks) == LABELS_AND_CONTENT
     assert checks["policy.weights-match"].found == "no evidence: no observation at version 3"
 
 
@@ -372,7 +532,7 @@ def test_every_engine_of_several_has_to_prove_itself() -> None:
     assert red(judged(run, **config)) == set()
     stale = observed(1, run_config(**config)).engines[1].model_dump(mode="json")
     late = edited(run, lambda r: the(r, "observed", version=2)["engines"].__setitem__(1, stale))
-    assert red(judged(late, **config)) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
+    assert red(judged(late, **config)) == LABELS_AND_CONTENT
     lost = edited(run, lambda r: the(r, "observed", version=4)["engines"].pop())
     assert {"policy.versions-advance", "engine.not-paused"} <= red(judged(lost, **config))
 
@@ -404,6 +564,10 @@ def test_what_a_failed_run_did_not_reach_is_not_judged() -> None:
         "training.four-steps": "skip",
         "training.rewards": "pass",
         "policy.versions-advance": "skip",
+        "policy.weights-covered": "pass",
+        "policy.weights-destroyed": "pass",
+        "policy.weights-digests": "skip",
+        "policy.weights-restored": "skip",
         "policy.weights-match": "skip",
         "policy.weights-changed": "skip",
         "generation.after-update": "skip",
@@ -443,6 +607,10 @@ def test_an_event_in_anothers_name_is_no_evidence() -> None:
         "policy.versions-advance",
         "policy.weights-match",
         "policy.weights-changed",
+        "policy.weights-covered",
+        "policy.weights-destroyed",
+        "policy.weights-digests",
+        "policy.weights-restored",
         "engine.not-paused",
     }
 
@@ -451,7 +619,7 @@ def test_a_version_that_was_observed_twice_is_not_believed() -> None:
     config = run_config()
     place = SOUND.index(the(SOUND, "observed", version=2))
     checks = judged([*SOUND[:place], observed(2, config).fields(), *SOUND[place:]])
-    assert red(checks) == {"policy.versions-advance", "policy.weights-match", "policy.weights-changed"}
+    assert red(checks) == LABELS_AND_CONTENT
     assert "version 2 was observed twice" in checks["policy.versions-advance"].found
 
 

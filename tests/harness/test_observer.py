@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -33,6 +34,10 @@ CHOICE = {
     },
 }
 
+HELD = {"name": "norm.weight", "how": "held", "dtype": "float32", "shape": [2], "sha256": None}
+READ_BACK = {"name": "q_proj.weight", "how": "multiplied", "dtype": "float32", "shape": [2, 2], "sha256": "bb"}
+EMPTY = hashlib.sha256(b"").hexdigest()
+
 
 class Served:
     """An engine, its sidecar and the frontend on one loopback server; fields may be exchanged by a test."""
@@ -45,7 +50,12 @@ class Served:
         self.generated: dict[str, Any] = {"choices": [CHOICE], "prompt_logprobs": PROMPT_LOGPROBS}
         self.generate_status = 200
         self.chat_status = 200
+        self.contents_status = 200
+        self.contents: list[Any] = [{"prefix": "tp0:", "parameters": [HELD, READ_BACK]}]
+        self.checksums = {"tp0:norm.weight": "aa", "tp0:qkv_proj.weight": EMPTY}
         self.asked: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.called: list[str] = []
         self.may_answer = threading.Event()
         self.may_answer.set()
         answers: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
@@ -55,10 +65,15 @@ class Served:
             "/engine/control/is_paused": lambda: (self.sidecar_status, {"is_paused": False}),
             "/inference/v1/generate": lambda: (self.generate_status, self.generated),
             "/v1/chat/completions": lambda: (self.chat_status, _chat("7")),
+            "/collective_rpc": lambda: (self.contents_status, {"results": self.contents}),
+            "/weight_checker": lambda: (200, {"checksums": self.checksums}),
         }
 
         def handle(request: Request) -> Response:
             self.may_answer.wait()
+            self.paths.append(request.path)
+            if request.path == "/collective_rpc":
+                self.called.append(json.loads(request.data)["method"])
             if request.path == "/inference/v1/generate":
                 self.asked.append(json.loads(request.data))
             status, document = answers[request.path]()
@@ -88,6 +103,44 @@ def hanging(served: Served) -> Iterator[threading.Event]:
     served.may_answer.clear()
     yield served.may_answer
     served.may_answer.set()
+
+
+class TestWhatAnEngineHolds:
+    def test_a_digest_is_the_engines_own_where_it_holds_the_tensor_under_that_name(self, served: Served) -> None:
+        [engine] = served.observer().observe([], 0).engines
+        [rank] = engine.ranks
+        assert [(one.name, one.how, one.sha256) for one in rank] == [
+            ("norm.weight", "held", "aa"),
+            ("q_proj.weight", "multiplied", "bb"),
+        ]
+        assert [one.shape for one in rank] == [(2,), (2, 2)]
+
+    def test_a_tensor_without_a_checksum_has_none(self, served: Served) -> None:
+        served.checksums = {}
+        [engine] = served.observer().observe([], 0).engines
+        assert engine.ranks[0][0].sha256 is None
+
+    def test_each_rank_is_told_apart_by_its_prefix(self, served: Served) -> None:
+        served.contents = [{"prefix": f"tp{rank}:", "parameters": [HELD]} for rank in (0, 1)]
+        served.checksums = {"tp0:norm.weight": "aa", "tp1:norm.weight": "cc"}
+        [engine] = served.observer().observe([], 0).engines
+        assert [rank[0].sha256 for rank in engine.ranks] == ["aa", "cc"]
+
+    def test_an_engine_that_cannot_tell_is_recorded_as_such(self, served: Served) -> None:
+        served.contents_status = 500
+        [engine] = served.observer().observe([], 0).engines
+        assert engine.ranks == ()
+
+    def test_the_weights_are_destroyed_before_anything_is_looked_at(self, served: Served) -> None:
+        destroyed = served.observer().destroy([PROMPT])
+        assert served.called[0] == "smokestack_destroy"
+        assert served.paths[0] == "/collective_rpc"
+        assert len(destroyed.engines[0].probes) == 1
+
+    def test_an_engine_that_refuses_to_be_destroyed_is_an_error(self, served: Served) -> None:
+        served.contents_status = 500
+        with pytest.raises(HttpStatusError):
+            served.observer().destroy([PROMPT])
 
 
 class TestObservation:

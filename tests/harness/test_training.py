@@ -51,7 +51,7 @@ class Scripted:
 
     channel: TrainerChannel = field(default_factory=TrainerChannel)
     emitted: list[str] = field(default_factory=list)
-    observed: list[int] = field(default_factory=list)
+    observed: list[int | str] = field(default_factory=list)
     dead: bool = False
     clock: SteppingClock = field(default_factory=SteppingClock)
 
@@ -88,6 +88,7 @@ class Scripted:
             watch=self.watch,
             emit=lambda event: self.emitted.append(event["kind"]),
             observe=self.observed.append,
+            observe_stage=self.observed.append,
         )
 
     def watch(self) -> None:
@@ -110,17 +111,28 @@ def trainer() -> Iterator[Scripted]:
 
 def version_events(version: int) -> list[dict[str, Any]]:
     step = [{"kind": "step", "step": version}] if version else []
-    return [*step, {"kind": "refit", "version": version}, {"kind": "probe", "version": version}]
+    return [*step, *({"kind": kind, "version": version} for kind in ("refit", "weights", "probe"))]
+
+
+def perturbation(stage: str) -> dict[str, Any]:
+    return {"kind": "perturbation", "stage": stage}
 
 
 def test_every_version_is_observed_and_continued(trainer: Scripted) -> None:
     trainer.say({"kind": "transfer.initialised"}, *version_events(0), *version_events(1), *version_events(2))
-    trainer.say({"kind": "trainer.done"})
+    trainer.say(perturbation("perturbed"), perturbation("restored"), {"kind": "trainer.done"})
     trainer.follower().train(PLAN, steps=2)
-    assert trainer.observed == [0, 1, 2]
+    assert trainer.observed == [0, 1, 2, "perturbed", "restored"]
     commands = trainer.heard()
-    assert [command["command"] for command in commands] == ["plan", "continue", "continue", "continue"]
-    assert [command.get("version") for command in commands[1:]] == [0, 1, 2]
+    assert [command["command"] for command in commands] == ["plan", *["continue"] * 5]
+    assert [command.get("version", command.get("stage")) for command in commands[1:]] == trainer.observed
+
+
+def test_a_run_does_not_end_before_the_last_version_is_restored(trainer: Scripted) -> None:
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), perturbation("restored"))
+    with pytest.raises(TrainingError, match="out of order") as caught:
+        trainer.follower().train(PLAN, steps=0)
+    assert caught.value.expected == "perturbation with stage perturbed"
 
 
 def test_a_skipped_version_ends_the_run(trainer: Scripted) -> None:

@@ -6,12 +6,16 @@ These tests run inside the stack's environment (torch and vLLM are real); they i
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+# As in the engine. vLLM's layers call the compiler when they are imported, which is slow and warns.
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 import pytest
 from smokestack_payload.settings import EngineAddress, GrpoSettings

@@ -18,6 +18,7 @@ import pytest
 import torch
 from conftest import FakeEngine, grpo
 from smokestack_payload import model as models
+from smokestack_payload.digests import digest, values_digest
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.events import EventWriter
 from smokestack_payload.rollout import ROUTE
@@ -159,6 +160,8 @@ def test_the_whole_protocol_in_order(
     assert ready["warmup"] is None
     assert ready["stop_token_ids"] == [257]
     assert len(ready["probe_prompts"]) == 4
+    assert ready["tied"] == {"lm_head.weight": "model.embed_tokens.weight"}
+    assert {"name": "model.norm.weight", "dtype": "float32", "shape": [128]} in ready["tensors"]
     trainer.send(**plan(frontend, engine, free_port))
     assert trainer.next()["world_size"] == 2
     probes = []
@@ -175,18 +178,30 @@ def test_the_whole_protocol_in_order(
         assert refit["buckets"] > 1
         assert refit["engines"] == [engine.url]
         assert set(received.loaded) == {name for name, _ in models.load(base, "cpu")[0].named_parameters()}
+        assert trainer.next()["parameters"] == [
+            {"name": name, "sha256": digest(tensor), "values_sha256": values_digest(tensor)}
+            for name, tensor in received.loaded.items()
+        ]
         probe = trainer.next()
         assert (probe["kind"], probe["version"]) == ("probe", version)
         assert [one["prompt_ids"] for one in probe["probes"]] == ready["probe_prompts"]
         probes.append(probe["probes"])
         trainer.send(command="continue", version=version)
+    last = {name: digest(tensor) for name, tensor in received.loaded.items()}
+    for stage in ("perturbed", "restored"):
+        event = trainer.next()
+        assert (event["kind"], event["stage"]) == ("perturbation", stage), event
+        now = {name: digest(tensor) for name, tensor in received.loaded.items()}
+        assert now == {one["name"]: one["sha256"] for one in event["parameters"]}, "told is what was sent"
+        assert [name for name in last if now[name] == last[name]] == ([] if stage == "perturbed" else list(last))
+        trainer.send(command="continue", stage=stage)
     assert trainer.next()["kind"] == "trainer.done"
     assert trainer.popen.wait(timeout=20) == 0
     for one, two in pairwise(probes):
         changes = torch.tensor(one[0]["prompt_logprobs"]) - torch.tensor(two[0]["prompt_logprobs"])
         assert changes.abs().max() > 1e-3, "a step that does not move the policy proves nothing"
     labels = [body["weight_version"] for path, body in engine.calls if path == "/finish_weight_update"]
-    assert labels == ["0", "1", "2"]
+    assert labels == ["0", "1", "2", "2-perturbed", "2"]
 
 
 def test_a_failed_refit_is_reported_with_the_poisoned_engine_and_ends_the_process(

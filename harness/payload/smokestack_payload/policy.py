@@ -55,7 +55,10 @@ class Policy:
 
     def described(self) -> dict[str, Any]:
         """The fields of `trainer.ready`."""
-        names = "\n".join(meta.name for meta in self.source.metadata())
+        from smokestack_payload.held import described, tied_names
+
+        metas = self.source.metadata()
+        names = "\n".join(meta.name for meta in metas)
         return {
             "parameters": self.model.num_parameters(),
             "bytes": self.bytes,
@@ -64,6 +67,8 @@ class Policy:
             "warmup": self.warmup,
             "probe_prompts": self.probe_prompts,
             "stop_token_ids": self.stop_token_ids,
+            "tensors": described(metas),
+            "tied": tied_names(self.model),
         }
 
     def expected(self, settings: TrainerSettings) -> Expected:

@@ -2,7 +2,8 @@
 
 `python -m smokestack_payload.trainer --config FILE --events-fd N --commands-fd M`. Speaks JSON lines over the two
 pipes and ends when they do; stdout and stderr are a log for people. Order of events: trainer.ready,
-transfer.initialised, then for each version: step (not for version 0), refit, probe; trainer.done or trainer.error.
+transfer.initialised, then for each version: step (not for version 0), refit, weights, probe; then the perturbation,
+perturbed and restored; trainer.done or trainer.error.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Trainer:
             self._transfer(session, policy, version)
             if self._commands.expect("continue") is None:
                 return
+        if not self._perturb_and_restore(session, policy):
+            return
         session.close()
         self._events.emit("trainer.done", steps=self._settings.steps)
 
@@ -61,7 +64,7 @@ class Trainer:
         """Everything that can be loaded before the stack is up, so that no engine waits for an import later."""
         from smokestack_payload.policy import load_policy
 
-        for module in ("refit.backends", "refit.session", "step"):
+        for module in ("held", "refit.backends", "refit.session", "step"):
             importlib.import_module(f"smokestack_payload.{module}")
         policy = load_policy(self._settings)
         self._events.emit("trainer.ready", **policy.described())
@@ -82,6 +85,7 @@ class Trainer:
 
     def _transfer(self, session: RefitSession, policy: Policy, version: int) -> None:
         """Refit all engines to `version`, then say what this process computes with the same weights."""
+        from smokestack_payload.held import digests
         from smokestack_payload.refit.packing import count_buckets
 
         report = session.refit(version)
@@ -94,9 +98,32 @@ class Trainer:
             engines=report.engines,
             workers=report.workers,
         )
+        with self._limited(f"the digests of version {version}"):
+            parameters = digests(policy.model)
+        self._events.emit("weights", version=version, parameters=parameters)
         with self._limited(f"the probe of version {version}"):
             probes = policy.probes(self._settings.probe_new_tokens)
         self._events.emit("probe", version=version, probes=probes)
+
+    def _perturb_and_restore(self, session: RefitSession, policy: Policy) -> bool:
+        """Refit to visibly changed weights, and back to the last version; false when the harness said `stop`."""
+        from smokestack_payload.held import perturbed
+
+        last = self._settings.steps
+        with perturbed(policy.model, self._settings.seed):
+            going_on = self._rehearse(session, policy, "perturbed", f"{last}-perturbed")
+        return going_on and self._rehearse(session, policy, "restored", str(last))
+
+    def _rehearse(self, session: RefitSession, policy: Policy, stage: str, label: str) -> bool:
+        """One refit beside the training: no version of the policy, but weights and a label like any other."""
+        from smokestack_payload.held import digests
+
+        report = session.refit(self._settings.steps, label=label)
+        with self._limited(f"the digests of the {stage} weights"):
+            parameters = digests(policy.model)
+        seconds = report.seconds["total"]
+        self._events.emit("perturbation", stage=stage, label=label, seconds=seconds, parameters=parameters)
+        return self._commands.expect("continue") is not None
 
     def _limited(self, what: str) -> AbstractContextManager[None]:
         return time_limit(what, self._settings.deadlines.step_s, self._expired)

@@ -84,15 +84,19 @@ class RefitSession:
         self.state = State.READY
         return time.monotonic() - begun
 
-    def refit(self, version: int) -> RefitReport:
-        """Give every engine the source's weights as `version`. Raises RefitError, see the module."""
-        self._require(State.READY, f"refit to version {version}")
+    def refit(self, version: int, label: str | None = None) -> RefitReport:
+        """Give every engine the source's weights as `version`. Raises RefitError, see the module.
+
+        `label` is what the engines shall call them, where that is not the version's number.
+        """
+        label = str(version) if label is None else label
+        self._require(State.READY, f"refit to version {label}")
         check_source(self._source.metadata(), self._expected)
         self.state = State.UPDATING
-        self._fleet.begin(str(version), self._limit_s)
+        self._fleet.begin(label, self._limit_s)
         begun = time.monotonic()
         try:
-            self._watched(f"the refit to version {version}", self._round, self._limit_s)
+            self._watched(f"the refit to version {label}", self._round, self._limit_s)
         except RefitError as error:
             self.state = State.POISONED
             error.poisoned = tuple(self._fleet.urls)

@@ -1,0 +1,224 @@
+"""Checks on the weights themselves, parameter by parameter. They read content only: no label is looked at.
+
+How digests are compared, and which count as evidence, is in `holdings`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from harness import events
+from harness.evidence.check import Expectation, Findings, counted, listing, span
+from harness.evidence.compare import TOLERANCE, Gap, largest_change
+from harness.evidence.holdings import Comparison, held_by_ranks, is_evidence, of_zeros, pairs
+from harness.evidence.policy import observed_by_version
+from harness.evidence.timeline import Timeline
+
+STAGES: tuple[events.Stage, ...] = get_args(events.Stage)
+
+
+def weights_covered(run: Timeline, want: Expectation) -> Findings:
+    """`policy.weights-covered`: before the first byte, trainer and engine name the same tensors, each once."""
+    findings = Findings(
+        expected="each parameter of the engine announced once by the trainer, of its type and shape, before transfer 0",
+        proves="a refit brings each of the engine's parameters, and nothing else",
+        means="what the trainer sends is not what the engine's model has",
+    )
+    ready = run.require(events.TrainerReady, findings)
+    before = [item for item in run.require(events.Observed, findings) if item.version == events.BEFORE_TRANSFER]
+    if not ready or not before:
+        findings.missing += [] if before else ["no observation before transfer 0"]
+        return findings
+    first = _first_transfer(run)
+    if first is not None and max(run.position(ready[0]), run.position(before[0])) > first:
+        findings.wrong.append("names were compared only after the first transfer")
+    ranks = held_by_ranks(before[0].engines, want, "before transfer 0", findings)
+    for where, parameters in ranks:
+        _cover(where, ready[0], parameters, findings)
+    if ranks:
+        tied = sum(parameter.name in ready[0].tied for parameter in ranks[0][1])
+        findings.seen = f"{counted(len(ready[0].tensors), 'tensor')} sent once each, {tied} tied"
+    return findings
+
+
+def _cover(
+    where: str, ready: events.TrainerReady, parameters: Sequence[events.HeldParameter], findings: Findings
+) -> None:
+    sent = Counter(tensor.name for tensor in ready.tensors)
+    had = Counter(parameter.name for parameter in parameters)
+    known = sent.keys() | {name for name, target in ready.tied.items() if target in sent}
+    for kind, names in (
+        ("not sent", had.keys() - known),
+        ("not in the engine", sent.keys() - had.keys()),
+        ("sent more than once", {name for name, count in sent.items() if count > 1}),
+        ("twice in the engine", {name for name, count in had.items() if count > 1}),
+    ):
+        if names:
+            findings.wrong.append(f"{where}{counted(len(names), 'parameter')} {kind}: {listing(sorted(names))}")
+    tensors = {tensor.name: tensor for tensor in ready.tensors}
+    for parameter in parameters:
+        tensor = tensors.get(ready.tied.get(parameter.name, parameter.name))
+        if tensor is None:
+            continue
+        if tensor.dtype != parameter.dtype or parameter.shape not in {None, tensor.shape}:
+            findings.wrong.append(
+                f"{where}{parameter.name} is {parameter.dtype} {list(parameter.shape or ())},"
+                f" sent as {tensor.dtype} {list(tensor.shape)}"
+            )
+
+
+def weights_destroyed(run: Timeline, want: Expectation) -> Findings:
+    """`policy.weights-destroyed`: before transfer 0 the engine was made visibly wrong, each parameter of it."""
+    findings = Findings(
+        expected=f"probes more than {TOLERANCE:g} from those before, no parameter as it was, before transfer 0",
+        proves="whatever is right afterwards came with the transfers",
+        means="the engine was not destroyed before the first transfer: what it serves may not be what was sent",
+    )
+    destroyed = run.require(events.Destroyed, findings)
+    before = [item for item in run.require(events.Observed, findings) if item.version == events.BEFORE_TRANSFER]
+    if not destroyed or not before:
+        findings.missing += [] if before else ["no observation before transfer 0"]
+        return findings
+    first, place = _first_transfer(run), run.position(destroyed[0])
+    if place < run.position(before[0]) or (first is not None and place > first):
+        findings.wrong.append("it was not destroyed between the first observation and transfer 0")
+    gaps = _changes("destroyed", before[0].engines, destroyed[0].engines, findings)
+    findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
+    after = dict(held_by_ranks(destroyed[0].engines, want, "after the destruction", findings))
+    gone = nothing = 0
+    for where, parameters in held_by_ranks(before[0].engines, want, "before transfer 0", findings):
+        for name, (old, new) in pairs(parameters, after.get(where, ())).items():
+            if not (is_evidence(old.sha256) and is_evidence(new.sha256)):
+                nothing += 1
+            elif old.sha256 == new.sha256 and old.sha256 != of_zeros(old):
+                findings.wrong.append(f"{where}{name} is still what it was")
+            else:
+                gone += 1
+    if gaps:
+        findings.seen = f"|diff| >= {min(gaps).size:.1e}; {counted(gone, 'parameter')} gone, {nothing} unseen"
+    return findings
+
+
+def weights_digests(run: Timeline, want: Expectation) -> Findings:
+    """`policy.weights-digests`: at each version what the engine can show of its parameters is the trainer's."""
+    findings = Findings(
+        expected=f"each parameter that the engine shows has the trainer's digest, for versions {span(want.versions)}",
+        proves="each parameter that gave evidence is in the engine as it is in the trainer, bit for bit",
+        means="a parameter in the engine is not the trainer's",
+    )
+    compared = Comparison(_tied(run, findings), findings)
+    trainer = {item.version: item.parameters for item in run.require(events.TrainerWeights, findings)}
+    observed = observed_by_version(run, findings)
+    for version in want.versions:
+        if version not in trainer or version not in observed:
+            who = "trainer" if version not in trainer else "engine"
+            findings.missing.append(f"nothing from the {who} at version {version}")
+            continue
+        for where, parameters in held_by_ranks(observed[version].engines, want, f"at version {version}", findings):
+            compared.make(f"version {version}: {where}", trainer[version], parameters)
+    if not compared.equal:
+        findings.missing.append("no parameter with evidence")
+    findings.seen = str(compared)
+    return findings
+
+
+def weights_restored(run: Timeline, want: Expectation) -> Findings:
+    """`policy.weights-restored`: a refit to perturbed weights shows; the one back returns exactly what was there."""
+    findings = Findings(
+        expected=f"perturbed: more than {TOLERANCE:g} away, all digests the trainer's; restored: exactly version"
+        f" {want.versions[-1]} again",
+        proves="a refit carries any weights, and only they decide what the engine answers",
+        means="after a refit to perturbed weights and back, the engine is not what it was",
+    )
+    last = want.versions[-1]
+    stages = {item.stage: item for item in run.require(events.PerturbationObserved, findings)}
+    sent = {item.stage: item for item in run.require(events.Perturbation, findings)}
+    final = [item for item in run.require(events.Observed, findings) if item.version == last]
+    for stage in STAGES:
+        if stage not in stages or stage not in sent:
+            findings.missing.append(f"nothing observed of the {stage} weights")
+    if not final or len(stages) < len(STAGES) or findings.missing:
+        findings.missing += [] if final else [f"no observation at version {last}"]
+        return findings
+    _require_turns(run, final[-1], sent, stages, findings)
+    gaps = _changes("perturbed", final[-1].engines, stages["perturbed"].engines, findings)
+    findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
+    compared = Comparison(_tied(run, findings), findings)
+    for stage in STAGES:
+        for where, parameters in held_by_ranks(stages[stage].engines, want, stage, findings):
+            compared.make(f"{stage}: {where}", sent[stage].parameters, parameters)
+    _require_same(final[-1].engines, stages["restored"].engines, want, findings)
+    if gaps:
+        findings.seen = (
+            f"|diff| >= {min(gaps).size:.1e}, then exactly as before; {compared.equal.total()} digests equal"
+        )
+    return findings
+
+
+def _require_turns(
+    run: Timeline,
+    final: events.Observed,
+    sent: Mapping[events.Stage, events.Perturbation],
+    stages: Mapping[events.Stage, events.PerturbationObserved],
+    findings: Findings,
+) -> None:
+    turns = [final, sent["perturbed"], stages["perturbed"], sent["restored"], stages["restored"]]
+    places = [run.position(event) for event in turns]
+    if places != sorted(places):
+        findings.wrong.append("perturbation, restoration and their observations are out of order")
+
+
+def _require_same(
+    before: Sequence[events.EngineObservation],
+    after: Sequence[events.EngineObservation],
+    want: Expectation,
+    findings: Findings,
+) -> None:
+    """Same tokens, the very same numbers, and the same digests."""
+    restored = {engine.admin_url: engine for engine in after}
+    for engine in before:
+        back = restored.get(engine.admin_url)
+        if back is None or not back.probes or not engine.probes:
+            findings.missing.append(f"no probes of {engine.admin_url} after the restoration")
+        elif back.probes != engine.probes:
+            which = [i for i, pair in enumerate(zip(engine.probes, back.probes, strict=False)) if pair[0] != pair[1]]
+            findings.wrong.append(f"restored: probes {which} at {engine.admin_url} are not exactly those of before")
+    there = dict(held_by_ranks(after, want, "restored", findings))
+    for where, parameters in held_by_ranks(before, want, "before the perturbation", findings):
+        changed = [
+            name
+            for name, (old, new) in pairs(parameters, there.get(where, ())).items()
+            if is_evidence(old.sha256) and old.sha256 != new.sha256
+        ]
+        findings.wrong += [f"restored: {where}{name} is not what it was" for name in changed]
+
+
+def _changes(
+    what: str,
+    before: Sequence[events.EngineObservation],
+    after: Sequence[events.EngineObservation],
+    findings: Findings,
+) -> list[Gap]:
+    """The largest change of each engine's probes."""
+    earlier = {engine.admin_url: engine for engine in before}
+    if earlier.keys() != {engine.admin_url for engine in after}:
+        findings.missing.append(f"{what}: not the same engines were observed")
+    return [
+        gap
+        for engine in after
+        if engine.admin_url in earlier
+        for gap in largest_change(what, earlier[engine.admin_url].probes, engine.probes, findings)
+    ]
+
+
+def _tied(run: Timeline, findings: Findings) -> dict[str, str]:
+    ready = run.require(events.TrainerReady, findings)
+    return dict(ready[0].tied) if ready else {}
+
+
+def _first_transfer(run: Timeline) -> int | None:
+    """Where the first bytes went: the forming of the group comes right before them."""
+    firsts = [*run.of(events.TransferInitialised), *run.of(events.Refit)]
+    return min((run.position(event) for event in firsts), default=None)

@@ -1,0 +1,97 @@
+"""What ranks told of the parameters that they hold, compared with the trainer's digests and with each other.
+
+A digest counts as evidence only when it is one of something: that of an empty tensor (which is what an engine says of a
+weight that its backend has repacked and freed) is never equal to anything, and is counted as no evidence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness import events
+from harness.evidence.check import Expectation, Findings, counted
+
+EMPTY = hashlib.sha256(b"").hexdigest()
+"""The digest of nothing."""
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+SOURCES = {"held": "by the engine's own", "part": "by rows", "multiplied": "read back"}
+"""How a digest of an engine's parameter was come by, for people."""
+
+Ranks = Sequence[tuple[str, tuple[events.HeldParameter, ...]]]
+
+
+@dataclass
+class Comparison:
+    """The engine's parameters against the trainer's, and a count of how it went.
+
+    `tied` has the names that stand for another one; `nothing` counts the comparisons that could not be made.
+    """
+
+    tied: Mapping[str, str]
+    findings: Findings
+    equal: Counter[str] = field(default_factory=Counter)
+    nothing: int = 0
+
+    def make(
+        self, where: str, reference: Iterable[events.ReferenceDigest], parameters: Sequence[events.HeldParameter]
+    ) -> None:
+        """Each of the engine's parameters against the trainer's of that name; a tied one against what it is tied to."""
+        known = {item.name: item for item in reference}
+        for parameter in parameters:
+            ours = known.get(self.tied.get(parameter.name, parameter.name))
+            if ours is None:
+                self.findings.missing.append(f"{where}the trainer has no digest of {parameter.name}")
+                continue
+            expected = ours.values_sha256 if parameter.how == "multiplied" else ours.sha256
+            if not is_evidence(parameter.sha256) or not is_evidence(expected):
+                self.nothing += 1
+            elif parameter.sha256 == expected:
+                self.equal[parameter.how] += 1
+            else:
+                self.findings.wrong.append(f"{where}{parameter.name} differs from the trainer's")
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{self.equal[how]} {text}" for how, text in SOURCES.items() if self.equal[how])
+        return f"{self.equal.total()} equal ({named or 'none'}), {self.nothing} without evidence"
+
+
+def held_by_ranks(
+    engines: Sequence[events.EngineObservation], want: Expectation, when: str, findings: Findings
+) -> Ranks:
+    """What each rank of each engine told, with a name of it for messages: empty where there is one rank only."""
+    ranks = [
+        (f"{engine.admin_url} rank {index}: " if want.world_size > 1 else "", parameters)
+        for engine in engines
+        for index, parameters in enumerate(engine.ranks)
+        if parameters
+    ]
+    if len(ranks) != want.world_size:
+        note = f"{counted(len(ranks), 'rank')} told what they hold {when}, expected {want.world_size}"
+        if note not in findings.missing:
+            findings.missing.append(note)
+    return ranks
+
+
+def pairs(
+    before: Sequence[events.HeldParameter], after: Sequence[events.HeldParameter]
+) -> dict[str, tuple[events.HeldParameter, events.HeldParameter]]:
+    """Parameters by name as they were and as they are, as far as they are there both times."""
+    now = {parameter.name: parameter for parameter in after}
+    return {old.name: (old, now[old.name]) for old in before if old.name in now}
+
+
+def is_evidence(sha256: str | None) -> bool:
+    return sha256 is not None and sha256 != EMPTY
+
+
+def of_zeros(parameter: events.HeldParameter) -> str | None:
+    """The digest that the parameter has when it is all zero: such a one cannot be seen to be destroyed."""
+    if parameter.shape is None or parameter.dtype not in ITEM_BYTES:
+        return None
+    return hashlib.sha256(bytes(math.prod(parameter.shape) * ITEM_BYTES[parameter.dtype])).hexdigest()
