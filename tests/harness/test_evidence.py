@@ -159,9 +159,16 @@ def put_tensors(change: Callable[[list[Any]], object]) -> Edit:
     return lambda run: change(the(run, "trainer.ready")["tensors"])
 
 
-def as_before(event: tuple[str, dict[str, Any]], name: str) -> Edit:
-    """The engine destroyed everything but one parameter."""
-    return lambda run: put_parameter(event, name, sha256=_parameter(run, AT_START, name)["sha256"])(run)
+def stays(event: tuple[str, dict[str, Any]], name: str, before: tuple[str, dict[str, Any]]) -> Edit:
+    """One parameter in `event` is what it was in `before`."""
+    return lambda run: put_parameter(event, name, sha256=_parameter(run, before, name)["sha256"])(run)
+
+
+def one_unperturbed(run: list[Fields]) -> None:
+    """Neither engine nor trainer changed it."""
+    stays(PERTURBED, NORM, ("observed", {"version": LAST}))(run)
+    ours = next(one for one in the(run, "weights", version=LAST)["parameters"] if one["name"] == NORM)
+    the(run, "perturbation", stage="perturbed")["parameters"][2].update(ours)
 
 
 def all_zero(run: list[Fields], name: str) -> None:
@@ -273,7 +280,7 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("policy.weights-covered", "a head of another shape", put_parameter(AT_START, HEAD, shape=[320, 128])),
     ("policy.weights-covered", "announced too late", announce_late),
     ("policy.weights-destroyed", "the probe shows nothing", undestroyed),
-    ("policy.weights-destroyed", "one parameter stayed", as_before(DESTROYED, PROJECTION)),
+    ("policy.weights-destroyed", "one parameter stayed", stays(DESTROYED, PROJECTION, AT_START)),
     ("policy.weights-destroyed", "after transfer 0", move_to_end("destroyed")),
     ("policy.weights-destroyed", "before the first look", move_to_start("destroyed")),
     ("policy.weights-destroyed", "the engine did not tell", put_observed(DESTROYED, ranks=[])),
@@ -285,8 +292,9 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("policy.weights-digests", "the trainer knows one less", forget_one),
     ("policy.weights-digests", "the engine did not tell", put_engine(2, ranks=[])),
     ("policy.weights-restored", "the perturbation does not show", unperturbed),
-    ("policy.weights-restored", "one parameter was not perturbed", put_parameter(PERTURBED, NORM, sha256=OTHER)),
+    ("policy.weights-digests", "one bit in the perturbed weights", put_parameter(PERTURBED, NORM, sha256=OTHER)),
     ("policy.weights-restored", "a number is a bit off", shift_restored),
+    ("policy.weights-restored", "one parameter was not perturbed", one_unperturbed),
     ("policy.weights-restored", "one parameter did not return", put_parameter(RESTORED, EMBEDDING, sha256=OTHER)),
     ("policy.weights-restored", "seen out of order", swap(PERTURBED[0], PERTURBED[1], RESTORED[1])),
     ("policy.weights-restored", "never restored", drop("perturbation.observed", stage="restored")),
@@ -397,15 +405,15 @@ def test_without_a_look_before_transfer_0_nothing_can_be_said_of_what_it_did() -
 def test_the_digest_of_nothing_is_counted_and_never_equal() -> None:
     """Trap 1: the CPU backend frees what it repacks. Both sides with that digest are still no evidence."""
     found = judged(SOUND)["policy.weights-digests"].found
-    assert found.endswith("5 without evidence"), found
-    assert "20 equal" in found
+    assert found.endswith("6 without evidence"), found
+    assert "24 equal" in found
 
     def freed_everywhere(run: list[Fields]) -> None:
         for event in run:
-            for engine in event.get("engines", []) if event["kind"] == "observed" else []:
+            for engine in event.get("engines", []) if event["kind"] != "refit" else []:
                 for parameter in engine["ranks"][0]:
                     parameter["sha256"] = EMPTY
-            for parameter in event["parameters"] if event["kind"] == "weights" else []:
+            for parameter in event.get("parameters", []) if event["kind"] in {"weights", "perturbation"} else []:
                 parameter.update(sha256=EMPTY, values_sha256=EMPTY)
 
     check = judged(edited(SOUND, freed_everywhere))["policy.weights-digests"]
