@@ -120,6 +120,7 @@ class TestEngine:
             before
         )
         assert {"--dtype", "--max-model-len", "--enforce-eager", "--weight-transfer-config"} <= set(after)
+        assert after[after.index("--worker-extension-cls") + 1] == "smokestack_payload.worker.ContentWorker"
 
     def test_the_refit_backend_is_the_manifests(self, tmp_path: Path) -> None:
         config = json.loads(value(engine.spec(make(tmp_path), 0), "--weight-transfer-config"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from smokestack_payload.contents import Told, multiplied, told
 from smokestack_payload.destroy import repack_zeros
 from smokestack_payload.digests import digest, values_digest
 from smokestack_payload.held import described, digests, perturbed, tied_names
+from smokestack_payload.worker import ContentWorker
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import (
     ParallelLMHead,
@@ -157,6 +159,37 @@ def test_destroying_reaches_what_was_repacked(weights: dict[str, torch.Tensor]) 
 def test_reading_changes_nothing(weights: dict[str, torch.Tensor]) -> None:
     model = Model(weights)
     assert told(model) == told(model)
+
+
+class Runner:
+    """A worker as far as the extension needs one."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model_runner = SimpleNamespace(get_model=lambda: model)
+
+    def _weight_checksum_prefix(self) -> str:
+        return "tp0:"
+
+    def reset_weights(self) -> None:
+        from vllm.model_executor.model_loader.weight_checksum import zero_weights
+
+        zero_weights(self.model_runner.get_model())
+
+
+class Worker(Runner, ContentWorker):
+    """As vLLM mixes the extension into its own class."""
+
+
+def test_a_worker_tells_what_its_model_holds_and_destroys_all_of_it(weights: dict[str, torch.Tensor]) -> None:
+    worker = Worker(Model(weights))
+    before = worker.smokestack_contents()
+    assert before == {"prefix": "tp0:", "parameters": told(Model(weights))}
+    worker.smokestack_destroy()
+    after = worker.smokestack_contents()["parameters"]
+    for one, parameter in zip(after, before["parameters"], strict=True):
+        assert (one["name"], one["shape"]) == (parameter["name"], parameter["shape"])
+        if one["how"] != "held":
+            assert one["sha256"] == digest(torch.zeros(one["shape"])), one["name"]
 
 
 class TestTheTrainersSide:
