@@ -14,7 +14,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from harness.admin import HttpStatusError
+from harness.admin import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
 from harness.errors import Interrupted, ServiceDiedError
 from harness.observer import ObservationError, Observer
@@ -34,8 +34,9 @@ CHOICE = {
     },
 }
 
+AA, BB, CC = ("a" * 64, "b" * 64, "c" * 64)
 HELD = {"name": "norm.weight", "how": "held", "dtype": "float32", "shape": [2], "sha256": None}
-READ_BACK = {"name": "q_proj.weight", "how": "multiplied", "dtype": "float32", "shape": [2, 2], "sha256": "bb"}
+READ_BACK = {"name": "q_proj.weight", "how": "multiplied", "dtype": "float32", "shape": [2, 2], "sha256": BB}
 EMPTY = hashlib.sha256(b"").hexdigest()
 
 
@@ -51,8 +52,9 @@ class Served:
         self.generate_status = 200
         self.chat_status = 200
         self.contents_status = 200
+        self.obeyed: list[Any] = [None]
         self.contents: list[Any] = [{"prefix": "tp0:", "parameters": [HELD, READ_BACK]}]
-        self.checksums = {"tp0:norm.weight": "aa", "tp0:qkv_proj.weight": EMPTY}
+        self.checksums = {"tp0:norm.weight": AA, "tp0:qkv_proj.weight": EMPTY}
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.called: list[str] = []
@@ -65,7 +67,7 @@ class Served:
             "/engine/control/is_paused": lambda: (self.sidecar_status, {"is_paused": False}),
             "/inference/v1/generate": lambda: (self.generate_status, self.generated),
             "/v1/chat/completions": lambda: (self.chat_status, _chat("7")),
-            "/collective_rpc": lambda: (self.contents_status, {"results": self.contents}),
+            "/collective_rpc": lambda: (self.contents_status, {"results": self._called()}),
             "/weight_checker": lambda: (200, {"checksums": self.checksums}),
         }
 
@@ -81,6 +83,9 @@ class Served:
 
         for path in answers:
             server.expect_request(path).respond_with_handler(handle)
+
+    def _called(self) -> list[Any]:
+        return self.contents if self.called[-1] == "smokestack_contents" else self.obeyed
 
     def observer(self, **options: Any) -> Observer:
         worker = Worker("backend", "1", self.url, self.url, "tiny", 1, 0)
@@ -110,8 +115,8 @@ class TestWhatAnEngineHolds:
         [engine] = served.observer().observe([], 0).engines
         [rank] = engine.ranks
         assert [(one.name, one.how, one.sha256) for one in rank] == [
-            ("norm.weight", "held", "aa"),
-            ("q_proj.weight", "multiplied", "bb"),
+            ("norm.weight", "held", AA),
+            ("q_proj.weight", "multiplied", BB),
         ]
         assert [one.shape for one in rank] == [(2,), (2, 2)]
 
@@ -122,9 +127,9 @@ class TestWhatAnEngineHolds:
 
     def test_each_rank_is_told_apart_by_its_prefix(self, served: Served) -> None:
         served.contents = [{"prefix": f"tp{rank}:", "parameters": [HELD]} for rank in (0, 1)]
-        served.checksums = {"tp0:norm.weight": "aa", "tp1:norm.weight": "cc"}
+        served.checksums = {"tp0:norm.weight": AA, "tp1:norm.weight": CC}
         [engine] = served.observer().observe([], 0).engines
-        assert [rank[0].sha256 for rank in engine.ranks] == ["aa", "cc"]
+        assert [rank[0].sha256 for rank in engine.ranks] == [AA, CC]
 
     def test_an_engine_that_cannot_tell_is_recorded_as_such(self, served: Served) -> None:
         served.contents_status = 500
@@ -141,6 +146,18 @@ class TestWhatAnEngineHolds:
         served.contents_status = 500
         with pytest.raises(HttpStatusError):
             served.observer().destroy([PROMPT])
+
+    @pytest.mark.parametrize("answer", [[], ["not today"], [None, {}]])
+    def test_an_order_is_obeyed_with_one_null_for_each_rank(self, served: Served, answer: list[Any]) -> None:
+        served.obeyed = answer
+        with pytest.raises(HttpBodyError):
+            served.observer().destroy([PROMPT])
+
+    @pytest.mark.parametrize("sha256", ["", "g" * 64, "a" * 63, 5])
+    def test_a_digest_is_64_hexadecimal_digits(self, served: Served, sha256: Any) -> None:
+        served.contents = [{"prefix": "tp0:", "parameters": [READ_BACK | {"sha256": sha256}]}]
+        with pytest.raises(HttpBodyError):
+            served.observer().observe([], 0)
 
 
 class TestObservation:
