@@ -25,6 +25,7 @@ CHECKS = [
     "generation.after-update",
     "engine.not-paused",
     "stack.same-processes",
+    "stack.loopback-only",
     "teardown.clean",
 ]
 
