@@ -31,6 +31,17 @@ _IN_WORDS = {
         "git rev-parse REVISION   # in a clone",
     ),
     "repository": ("an https://, ssh:// or file:// address", "git remote get-url origin   # in a clone"),
+    "cuda_archs": (
+        "compute capabilities as in TORCH_CUDA_ARCH_LIST, such as 9.0a",
+        "nvidia-smi --query-gpu=compute_cap --format=csv",
+    ),
+    "features": ("names of Cargo features, such as kv-indexer", "see [features] in the source's Cargo.toml"),
+    "protoc": ("a release of protoc, such as 25.3", "protoc --version"),
+    "cuda": ("a release of CUDA without its patch level, such as 13.0", "nvcc --version"),
+    "torch_backend": (
+        "cpu, or a CUDA release as PyTorch writes it, such as cu130",
+        "python -c 'import torch; print(torch.version.cuda)'",
+    ),
     "rust": ("a toolchain as rustup names it, such as 1.95.0 or nightly-2026-05-01", "rustup show active-toolchain"),
 }
 
@@ -85,9 +96,10 @@ def _in_words(error: ValidationError, path: Path) -> PinError:
     if first["type"] == "value_error":
         return PinError(f"{path.name}: {first['ctx']['error']}", where=str(path))
     location = [str(part) for part in first["loc"]]
+    named = [part for part in first["loc"] if isinstance(part, str)]
     expected, hint = first["msg"], None
-    if first["type"] == "string_pattern_mismatch" and location[-1] in _IN_WORDS:
-        expected, hint = _IN_WORDS[location[-1]]
+    if first["type"] == "string_pattern_mismatch" and named[-1] in _IN_WORDS:
+        expected, hint = _IN_WORDS[named[-1]]
     found = first["input"]
     if first["type"] == "missing":
         expected, shown = "the field", "nothing"

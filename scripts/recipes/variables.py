@@ -42,6 +42,9 @@ FIXED: Mapping[str, str] = {
     "GIT_TERMINAL_PROMPT": "0",
     # The crate `cc` splits flags at white space unless it is told to read them as a shell does.
     "CC_SHELL_ESCAPED_FLAGS": "1",
+    # The compilers whose versions are asked for and are in the key. `cc` may be another one.
+    "CC": "gcc",
+    "CXX": "g++",
     # A toolchain that is missing is said to be missing, not fetched in the middle of a build.
     "RUSTUP_AUTO_INSTALL": "0",
 }

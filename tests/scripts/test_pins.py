@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from synthetic import Project, sha256
 
@@ -67,6 +69,30 @@ def test_a_plane_that_nothing_would_serve_is_refused(project: Project, plane: st
 def test_a_stack_in_another_stacks_folder_is_refused(project: Project) -> None:
     error = refused(project, 'name = "mini"', 'name = "maxi"')
     assert (error.expected, error.found) == ("mini", "maxi")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "expected"),
+    [
+        ('"9.0a"', '"sm_90"', "recipes.vllm.cuda_archs.2", "compute capabilities as in TORCH_CUDA_ARCH_LIST"),
+        ('protoc = "25.3"', 'protoc = "latest"', "tools.protoc", "a release of protoc"),
+        ('cuda = "13.0"', 'cuda = "13"', "tools.cuda", "a release of CUDA"),
+        ("e74fc3f1b06258e25519a5d5ed4d9a1b05d9a1cb", "e74fc3f", "sources.vllm.revision", "a full revision"),
+    ],
+)
+def test_a_wrong_value_of_a_source_build_is_told_in_words(
+    tmp_path: Path, old: str, new: str, field: str, expected: str
+) -> None:
+    text = Layout.of("prime-rl").stack_file.read_text()
+    assert old in text
+    path = tmp_path / "prime-rl" / "stack.toml"
+    path.parent.mkdir()
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(PinError) as caught:
+        pins.load(path)
+    assert caught.value.what == f"{field} in stack.toml is wrong"
+    assert str(caught.value.expected).startswith(expected)
+    assert caught.value.hint
 
 
 def test_broken_toml_is_refused(project: Project) -> None:
