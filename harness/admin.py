@@ -38,6 +38,9 @@ from harness.strictjson import decode
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 
+ALREADY_OPEN = "already active"
+"""What vLLM answers to the start of a weight update while another one is open."""
+
 PauseMode = Literal["abort", "wait", "keep"]
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -172,6 +175,18 @@ class EngineAdmin:
 
     def resume(self) -> None:
         self.http.order("/resume")
+
+    def has_open_update(self) -> bool:
+        """Whether a weight update is open. No route tells, so one is opened, and closed again without a version.
+
+        An engine that refuses for another reason has none; what that reason is shows at the first refit.
+        """
+        try:
+            self.http.call("POST", "/start_weight_update")
+        except HttpStatusError as refused:
+            return refused.status == 500 and ALREADY_OPEN in (refused.found or "")
+        self.http.call("POST", "/finish_weight_update", {})
+        return False
 
     def reset_prefix_cache(self) -> None:
         self.http.order("/reset_prefix_cache")

@@ -117,6 +117,8 @@ def observer_of(session: Session, stack: Stack) -> Observer:
 
 def first_generation(session: Session, observer: Observer) -> None:
     """The last part of being ready: one real answer through the frontend. Raises NotReadyError without one."""
+    observer.require_unpaused()
+    observer.require_no_open_update()
     answer = observer.generate("before")
     session.emit(answer)
     if answer.status != 200 or answer.completion_tokens < 1:

@@ -19,6 +19,7 @@ from harness.report.stream import print_document, say
 from harness.report.verdict import failure_document, unjudged
 from harness.request import Request, callers_path
 from harness.run import smoke
+from harness.sabotage import TRAINER_SABOTAGES
 from harness.session import InternalError, require_uninterrupted
 from harness.signals import InterruptSignals
 
@@ -89,6 +90,9 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
     parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
     parser.add_argument("--refit", choices=["native"], default="native", help="weight transfer protocol")
+    parser.add_argument(
+        "--sabotage", choices=tuple(TRAINER_SABOTAGES), default=None, help="one fault on purpose, to see it caught"
+    )
     parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")
@@ -99,7 +103,12 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         default=defaults.step_s,
         help="seconds for the rollouts of one step, and again for its training",
     )
-    parser.add_argument("--refit-timeout", type=_positive_float, default=defaults.refit_s, help="seconds for one refit")
+    parser.add_argument(
+        "--refit-timeout",
+        type=_positive_float,
+        default=defaults.refit_s,
+        help="seconds for one refit, and at most for the rendezvous before the first one",
+    )
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:

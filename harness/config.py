@@ -80,5 +80,6 @@ class RunConfig(BaseModel):
     headers: dict[str, str] = Field(
         default_factory=dict, description="names of the headers that every call carries, and where each value is from"
     )
+    sabotage: str | None = Field(default=None, description="a fault that the trainer makes on purpose")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()

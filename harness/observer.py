@@ -15,7 +15,7 @@ from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusErr
 from harness.answers import Generated
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
-from harness.errors import SmokestackError
+from harness.errors import NotReadyError, SmokestackError
 from harness.events import Destroyed, EngineObservation, Generation, HeldParameter, Observed, Probe
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
@@ -75,6 +75,41 @@ class Observer:
             where=", ".join(worker.admin_url for worker in self.topology.workers),
         )
         return self._vigil.call(ask, self.observe_s, late)
+
+    def require_unpaused(self) -> None:
+        """Raise NotReadyError for an engine that somebody left paused: it says that it is well, and never generates."""
+
+        def paused() -> list[str]:
+            return [w.admin_url for w in self.topology.workers if self._engine(w).is_paused()]
+
+        urls = " and ".join(worker.admin_url for worker in self.topology.workers)
+        if found := self._vigil.call(paused, self.request_s, _silent(f"GET /is_paused of {urls}", urls)):
+            raise NotReadyError(
+                "an engine is paused before anybody of this run has paused it",
+                expected="GET /is_paused says false on every engine",
+                found=f"paused: {', '.join(found)}",
+                where=", ".join(found),
+                hint="whatever paused it may have died since: POST /resume there, or restart the engine",
+            )
+
+    def require_no_open_update(self) -> None:
+        """Raise NotReadyError for an engine on which somebody opened a weight update and never finished it.
+
+        To be asked before anything is generated: on the CPU, vLLM's engine core does not survive that.
+        """
+
+        def opened() -> list[str]:
+            return [w.admin_url for w in self.topology.workers if self._engine(w).has_open_update()]
+
+        urls = " and ".join(worker.admin_url for worker in self.topology.workers)
+        if found := self._vigil.call(opened, self.request_s, _silent(f"POST /start_weight_update of {urls}", urls)):
+            raise NotReadyError(
+                "an engine has a weight update open that somebody else began and never finished",
+                expected="no update before the run's first one",
+                found=f"a weight update is already active on {', '.join(found)}",
+                where=", ".join(found),
+                hint="its weights are half taken apart: restart the engine",
+            )
 
     def destroy(self, prompts: Sequence[Sequence[int]]) -> Destroyed:
         """Destroy the weights of every engine, and look at it."""
@@ -212,6 +247,10 @@ def teacher_forced(prompt: Sequence[int], answer: Generated, where: str) -> tupl
             )
         found.append(entry[str(token)].logprob)
     return tuple(found)
+
+
+def _silent(what: str, where: str) -> HttpStatusError:
+    return HttpStatusError(f"{what} got no answer in time", status=None, found="no answer", where=where)
 
 
 def _or_none(ask: Callable[[], Value]) -> Value | None:

@@ -30,6 +30,7 @@ class Request:
     steps: int = DEFAULT_STEPS
     run_dir: Path | None = None
     keep_up: bool = False
+    sabotage: str | None = None
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
@@ -44,11 +45,13 @@ class Request:
         """From the parsed options of `smoke` or `up`; options that `up` lacks keep their defaults."""
         options = vars(args)
         model = choose(args.model, callers_path("."))
+        refit_s = options.get("refit_timeout", Deadlines().refit_s)
         deadlines = Deadlines().model_copy(
             update={
                 "engine_s": args.ready_timeout,
                 "step_s": options.get("step_timeout", Deadlines().step_s),
-                "refit_s": options.get("refit_timeout", Deadlines().refit_s),
+                "refit_s": refit_s,
+                "rendezvous_s": min(Deadlines().rendezvous_s, refit_s),
             }
         )
         return cls(
@@ -57,6 +60,7 @@ class Request:
             steps=options.get("steps", DEFAULT_STEPS),
             run_dir=options.get("run_dir"),
             keep_up=options.get("keep_up", False),
+            sabotage=options.get("sabotage"),
             dry_run=args.dry_run,
             json=args.json,
             quiet=args.quiet,

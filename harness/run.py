@@ -14,6 +14,7 @@ from harness import dryrun
 from harness.bringup import first_generation, install, leave_standing, make_model, new_stack, observer_of, phase
 from harness.errors import DoctorError, TrainingError, during_training
 from harness.events import BEFORE_TRANSFER, PerturbationObserved, Phase, Stage, Teardown
+from harness.leases import Leases
 from harness.manifest import Manifest
 from harness.observer import Observer
 from harness.process import describe_exit
@@ -24,7 +25,7 @@ from harness.report.stream import print_document
 from harness.report.verdict import Outcome, judge_run, unjudged
 from harness.request import Request
 from harness.services import trainer as trainer_service
-from harness.services.context import FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER
+from harness.services.context import ETCD_PORT, FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER
 from harness.session import Session, opened
 from harness.stack import Stack
 from harness.standing import StandingStack, forget
@@ -89,7 +90,8 @@ class SmokeRun:
             stack.start()
             first_generation(self.session, observer_of(self.session, stack))
             follower = self._follow(stack)
-        with phase(self.session, "train"), during_training():
+        leases = Leases.of(stack.context.url(ETCD_PORT))
+        with phase(self.session, "train"), during_training(), leases.naming_loss():
             self._train(stack, follower)
 
     def _launch_trainer(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
@@ -106,6 +108,7 @@ class SmokeRun:
             "deadlines": config.deadlines.model_dump(include={"request_s", "rendezvous_s", "refit_s", "step_s"}),
             "backend": manifest.refit_backend,
             "probe_new_tokens": config.probe_new_tokens,
+            "sabotage": config.sabotage,
         }
         file = self.session.run_dir.write_json("trainer.json", settings)
         events_fd, commands_fd = self.channel.child_fds

@@ -151,6 +151,7 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         tmp_dir=tmp_dir,
         keep_up=request.keep_up,
         headers=request.credentials.described(),
+        sabotage=request.sabotage,
         deadlines=request.deadlines,
         grpo=request.grpo,
     )

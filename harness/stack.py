@@ -85,10 +85,13 @@ class Stack:
 
         Raises NotReadyError, ServiceDiedError or DiscoveryError.
         """
+        engines = [engine_name(index) for index in range(self.context.config.engines)]
+        for name in engines:
+            self._watch.attend(name)
         startup = Startup(self.context, clock=self._clock, launch=self.launch, watch=self.watch, emit=self._emit)
         self._topology = startup.run()
-        for index in range(self.context.config.engines):
-            self._watch.guard(engine_name(index))
+        for name in engines:
+            self._watch.guard(name)
         self._note_shared_memory()
         return self._topology
 

@@ -7,7 +7,7 @@ are kept, and looked up again, which costs one small file each.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,10 +15,13 @@ from typing import Literal
 from harness.errors import ServiceDiedError
 from harness.events import Processes, ProcessRecord
 from harness.process import Process
-from harness.proctable import ProcessId, ProcessTable, command_of, read_row
+from harness.proctable import ProcessId, ProcessRow, ProcessTable, command_of, read_row
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second, in which the kernel gives a process's start since boot."""
+
+
+STOPPED = "it is stopped (SIGSTOP, or a debugger)"
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,14 @@ class Vitals:
         for process, command in self.commands.items():
             state = _state_of(process)
             if state is None or state in "Tt":
-                raise ServiceDiedError(
-                    f"{self.service} lost a process of its own, whatever its /health says",
-                    expected=f"pid {process.pid} ({command}) runs",
-                    found="it has ended" if state is None else "it is stopped (SIGSTOP, or a debugger)",
-                    where=self.service,
-                    hint=f"read {self.log}",
-                    log=self.log,
-                )
+                raise _lost(self.service, self.log, process, command, "it has ended" if state is None else STOPPED)
+
+
+def require_none_stopped(process: Process, living: Iterable[ProcessRow]) -> None:
+    """Raise ServiceDiedError when one of the service's living processes is stopped."""
+    for row in living:
+        if row.stopped:
+            raise _lost(process.spec.name, process.spec.log, row.id, command_of(row.pid), STOPPED)
 
 
 def roll_call(
@@ -66,6 +69,17 @@ def roll_call(
             if name in with_children or row.pid == process.pid
         ]
     return Processes(when=when, fingerprint=fingerprint, processes=tuple(records))
+
+
+def _lost(service: str, log: Path, process: ProcessId, command: str, found: str) -> ServiceDiedError:
+    return ServiceDiedError(
+        f"{service} lost a process of its own, whatever its /health says",
+        expected=f"pid {process.pid} ({command}) runs",
+        found=found,
+        where=service,
+        hint=f"read {log}",
+        log=log,
+    )
 
 
 def _state_of(process: ProcessId) -> str | None:

@@ -14,7 +14,8 @@ from harness.events import BaseEvent, ServiceExited
 from harness.process import Process
 from harness.proctable import ProcessTable, read_row
 from harness.services.context import TRAINER
-from harness.vitals import Vitals
+from harness.successor import naming_successor
+from harness.vitals import Vitals, require_none_stopped
 
 LAST_WORDS_S = 1.0
 
@@ -27,6 +28,7 @@ class Watch:
         self._clock = clock
         self._emit = emit
         self._vitals: dict[str, Vitals] = {}
+        self._attended: set[str] = set()
         self._may_end: set[str] = set()
         self._exits_told: set[str] = set()
         self._seen_ended: dict[str, float] = {}
@@ -34,6 +36,10 @@ class Watch:
     def add(self, process: Process) -> None:
         """Before its start, so that it is stopped even when that fails half-way."""
         self.processes[process.spec.name] = process
+
+    def attend(self, name: str) -> None:
+        """None of this service's processes may be stopped from its start on: it would be waited for in vain."""
+        self._attended.add(name)
 
     def guard(self, name: str) -> None:
         """From now on every process that this service has at this moment has to go on running."""
@@ -50,7 +56,9 @@ class Watch:
             returncode = process.poll()
             if returncode is None:
                 if process.started:
-                    process.tree.update(table)
+                    living = process.tree.update(table)
+                    if name in self._attended:
+                        require_none_stopped(process, living)
                 continue
             if name in self._may_end and returncode == 0:
                 self.tell_exit(name, returncode, expected=True)
@@ -77,7 +85,8 @@ class Watch:
         returncode = self.processes[name].poll()
         if returncode is not None:
             self.tell_exit(name, returncode, expected=False)
-            self.processes[name].check_alive()
+            with naming_successor(self.processes[name]):
+                self.processes[name].check_alive()
 
     def _has_had_its_say(self, name: str) -> bool:
         """Whether an end may be reported. The trainer's last event says more than its exit status: let it be read."""

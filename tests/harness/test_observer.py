@@ -16,7 +16,7 @@ from werkzeug import Request, Response
 
 from harness.admin import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
-from harness.errors import Interrupted, ServiceDiedError
+from harness.errors import Interrupted, NotReadyError, ServiceDiedError, SmokestackError
 from harness.observer import ObservationError, Observer
 from harness.topology import Topology, Worker
 
@@ -58,10 +58,13 @@ class Served:
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.called: list[str] = []
+        self.start_answer: tuple[int, dict[str, Any]] = (200, {})
         self.may_answer = threading.Event()
         self.may_answer.set()
         answers: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
             "/is_paused": lambda: (200, {"is_paused": self.paused}),
+            "/start_weight_update": lambda: self.start_answer,
+            "/finish_weight_update": lambda: (200, {}),
             "/weight_info": lambda: (200, {"weight_version": self.engine_label}),
             "/engine/control/get_weight_version": lambda: (self.sidecar_status, {"weight_version": "2"}),
             "/engine/control/is_paused": lambda: (self.sidecar_status, {"is_paused": False}),
@@ -268,3 +271,36 @@ class TestGeneration:
     def test_no_answer_is_recorded_as_status_zero(self) -> None:
         observer = Observer(Topology(()), "http://127.0.0.1:1", "tiny", SteadyClock())
         assert observer.generate("before").status == 0
+
+
+class TestRequireUnpaused:
+    def test_an_engine_that_serves_is_fine(self, served: Served) -> None:
+        served.observer().require_unpaused()
+
+    def test_an_engine_that_was_left_paused_is_named_with_what_to_do(self, served: Served) -> None:
+        served.paused = True
+        with pytest.raises(NotReadyError) as caught:
+            served.observer().require_unpaused()
+        assert served.url in str(caught.value)
+        assert "/resume" in str(caught.value)
+
+    def test_an_engine_that_does_not_tell_is_no_engine_that_serves(self, served: Served) -> None:
+        served.paused = "perhaps"
+        with pytest.raises(SmokestackError, match="is_paused"):
+            served.observer().require_unpaused()
+
+
+class TestRequireNoOpenUpdate:
+    def test_an_engine_without_one_is_left_without_one(self, served: Served) -> None:
+        served.observer().require_no_open_update()
+        assert served.paths == ["/start_weight_update", "/finish_weight_update"]
+
+    def test_an_update_that_was_never_finished_is_named(self, served: Served) -> None:
+        served.start_answer = 500, {"error": {"message": "a weight update is already active"}}
+        with pytest.raises(NotReadyError, match="never finished") as caught:
+            served.observer().require_no_open_update()
+        assert served.url in str(caught.value)
+
+    def test_another_refusal_is_no_open_update(self, served: Served) -> None:
+        served.start_answer = 500, {"error": {"message": "weight transfer is not configured"}}
+        served.observer().require_no_open_update()

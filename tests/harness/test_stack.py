@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from harness.clock import SteadyClock
@@ -216,6 +217,35 @@ class TestWatch:
         assert bench.stack.processes["engine-0"].alive()
         assert leftovers(bench.stack.stop()) == CLEAN
 
+    def test_an_engine_that_is_stopped_while_it_starts_is_not_waited_for(self, bench: Bench) -> None:
+        slow = bench.context.config.environment / "bin" / "vllm-rs"
+        slow.write_text("#!/bin/sh\nsleep 60\n")
+        seen = threading.Timer(0.3, lambda: os.kill(_only_child(bench.stack.processes["engine-0"].pid), signal.SIGSTOP))
+        seen.start()
+        with pytest.raises(ServiceDiedError, match="stopped"):
+            bench.stack.start()
+        seen.join()
+        assert leftovers(bench.stack.stop()) == CLEAN
+
+    def test_etcd_may_stand_still_for_a_while(self, bench: Bench) -> None:
+        bench.stack.start()
+        os.kill(bench.stack.processes["etcd"].pid, signal.SIGSTOP)
+        bench.stack.watch()
+        assert leftovers(bench.stack.stop()) == CLEAN
+
+    def test_whoever_took_the_place_of_a_service_is_named(self, bench: Bench) -> None:
+        bench.stack.start()
+        process = bench.stack.processes["sidecar-0"]
+        [port] = process.spec.ports.values()
+        os.kill(process.pid, signal.SIGKILL)
+        while process.poll() is None:
+            time.sleep(0.005)
+        with socket.create_server(("127.0.0.1", port)):
+            caught = watch_until(bench.stack, ServiceDiedError)
+        assert "sidecar-0 was replaced" in str(caught.value)
+        assert "SIGKILL" in str(caught.value)
+        assert f"pid {os.getpid()} on 127.0.0.1:{port}" in str(caught.value)
+
     def test_one_look_reads_the_process_table_once_for_all(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         bench.stack.start()
         read, readings = ProcessTable.read, []
@@ -364,6 +394,11 @@ class TestStanding:
         (tmp_path / "stack.json").write_text('{"schema": 2}')
         with pytest.raises(UsageError, match=r"stack\.json"):
             StandingStack.load(tmp_path)
+
+
+def _only_child(pid: int) -> int:
+    [child] = psutil.Process(pid).children()
+    return child.pid
 
 
 def _refuse(*_args: object, **_options: object) -> Stopped:

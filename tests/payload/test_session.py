@@ -46,6 +46,14 @@ class Transfer:
         return
 
 
+def test_an_update_that_somebody_left_open_is_named_as_such(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.fail("/start_weight_update", 500, "start_weight_update called while a weight update is already active")
+    session, _ = started(engine)
+    with pytest.raises(RefitError, match=r"somebody opened a weight update.*never finished.*already active"):
+        session.refit(0)
+
+
 def started(*engines: FakeEngine, stuck: bool = False, limit_s: float = 5.0) -> tuple[RefitSession, Transfer]:
     fleet = EngineFleet([engine.address(1 + index) for index, engine in enumerate(engines)])
     transfer = Transfer(fleet, stuck)

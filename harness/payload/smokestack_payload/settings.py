@@ -58,7 +58,10 @@ class DeadlineSettings:
 
 @dataclass(frozen=True)
 class TrainerSettings:
-    """The configuration file. Without a `warm_cache`, the weights of `model_dir` are version 0 as they are."""
+    """The configuration file. Without a `warm_cache`, the weights of `model_dir` are version 0 as they are.
+
+    `sabotage` names a fault of `sabotage`; only tests set it.
+    """
 
     model_dir: Path
     warm_cache: Path | None
@@ -70,6 +73,7 @@ class TrainerSettings:
     deadlines: DeadlineSettings
     backend: str
     probe_new_tokens: int
+    sabotage: str | None = None
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> TrainerSettings:

@@ -72,14 +72,17 @@ class Trainer:
 
     def _connect(self, policy: Policy, plan: Plan) -> RefitSession:
         """Form the transfer group with all engines' workers."""
-        from smokestack_payload.refit.admin import EngineFleet
+        from smokestack_payload import sabotage
         from smokestack_payload.refit.backends import connector
         from smokestack_payload.refit.session import RefitSession
 
         limits = self._settings.deadlines
-        fleet = EngineFleet(plan.engines, plan.carried)
+        sabotage.require_known(self._settings.sabotage)
+        plan = sabotage.spoiled_plan(plan, self._settings)
+        fleet = sabotage.fleet_of(plan, self._settings)
         session = RefitSession(fleet, policy.source, policy.expected(self._settings), limits.refit_s)
-        seconds = session.initialise(connector(self._settings, plan), limits.rendezvous_s)
+        connect = sabotage.spoiled_connector(connector(self._settings, plan), self._settings)
+        seconds = session.initialise(connect, limits.rendezvous_s)
         self._events.emit("transfer.initialised", world_size=plan.world_size, seconds=seconds)
         return session
 

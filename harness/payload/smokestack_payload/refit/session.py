@@ -22,6 +22,9 @@ from smokestack_payload.refit.admin import EngineFleet
 from smokestack_payload.refit.manifest import Expected, check_source
 
 T = TypeVar("T")
+ALREADY_OPEN = "already active"
+"""What vLLM answers to the start of an update while another one is open."""
+
 LAST_WORDS_S = 1.0
 """How long a collective may still explain itself after an engine's call has failed."""
 
@@ -156,8 +159,10 @@ class RefitSession:
     def _failed(self, what: str, error: BaseException) -> RefitError:
         if isinstance(error, RefitError):
             return error
+        abandoned = self._fleet.phase == "start" and ALREADY_OPEN in str(error)
+        opened = ": somebody opened a weight update on the engine and never finished it" if abandoned else ""
         return RefitError(
-            f"{what} failed in phase {self._fleet.phase!r}: {error}",
+            f"{what} failed in phase {self._fleet.phase!r}{opened}: {error}",
             expected="every engine answers every phase with success",
             found=f"{type(error).__name__}",
             where=", ".join(self._fleet.urls),

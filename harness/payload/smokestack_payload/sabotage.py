@@ -1,0 +1,122 @@
+"""Faults on purpose: the one place in the payload where a run's trainer can be made to do wrong.
+
+Only tests set `sabotage` in the trainer's configuration. Each name breaks exactly one thing, in the plan or in what
+the engines are told; everything else is the real trainer. Those of a refit strike at the last version, so that no
+later step covers them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from smokestack_payload.errors import ProtocolError
+from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.settings import Plan, TrainerSettings
+
+UNKNOWN_NAME = "unknown-name"
+REFUSED_UPDATE = "refused-update"
+LABEL_WITHOUT_WEIGHTS = "label-without-weights"
+WEIGHTS_WITHOUT_LABEL = "weights-without-label"
+WRONG_RANK_OFFSET = "wrong-rank-offset"
+WORLD_TOO_LARGE = "world-too-large"
+UNREACHABLE_MASTER = "unreachable-master"
+
+NAMES = (
+    UNKNOWN_NAME,
+    REFUSED_UPDATE,
+    LABEL_WITHOUT_WEIGHTS,
+    WEIGHTS_WITHOUT_LABEL,
+    WRONG_RANK_OFFSET,
+    WORLD_TOO_LARGE,
+    UNREACHABLE_MASTER,
+)
+
+NOBODYS_NAME = "model.layers.0.nobody.weight"
+NO_TYPE = "float31"
+NOTHING: dict[str, list[Any]] = {"names": [], "dtype_names": [], "shapes": []}
+NOBODYS_ADDRESS = "192.0.2.1"
+"""Of the block that is kept for documentation (RFC 5737): routers have no way to it."""
+
+
+def require_known(name: str | None) -> None:
+    """Raises ProtocolError for a name that breaks nothing: such a run would pass for the wrong reason."""
+    if name is not None and name not in NAMES:
+        raise ProtocolError("no such sabotage", expected=", ".join(NAMES), found=name, where="sabotage")
+
+
+def spoiled_plan(plan: Plan, settings: TrainerSettings) -> Plan:
+    """The plan with its sabotage, or as it is."""
+    if settings.sabotage == WRONG_RANK_OFFSET:
+        wrong = (replace(engine, rank_offset=engine.rank_offset + 1) for engine in plan.engines)
+        return replace(plan, engines=tuple(wrong))
+    if settings.sabotage == WORLD_TOO_LARGE:
+        return replace(plan, world_size=plan.world_size + 1)
+    return plan
+
+
+def fleet_of(plan: Plan, settings: TrainerSettings) -> EngineFleet:
+    """The client of the plan's engines: the real one, unless there is a sabotage."""
+    if settings.sabotage is None:
+        return EngineFleet(plan.engines, plan.carried)
+    return _SpoiledFleet(plan, settings)
+
+
+def spoiled_connector(
+    connect: Callable[[EngineFleet, Any], Any], settings: TrainerSettings
+) -> Callable[[EngineFleet, Any], Any]:
+    """The connector with its sabotage, or as it is."""
+    if settings.sabotage != LABEL_WITHOUT_WEIGHTS:
+        return connect
+    return lambda fleet, source: _Idle(connect(fleet, source), fleet, str(settings.steps))
+
+
+class _SpoiledFleet(EngineFleet):
+    """Tells the engines one thing wrong."""
+
+    def __init__(self, plan: Plan, settings: TrainerSettings) -> None:
+        self._sabotage = settings.sabotage
+        self._last = str(settings.steps)
+        super().__init__(plan.engines, plan.carried)
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        if self._sabotage == UNREACHABLE_MASTER:
+            init_info = {**init_info, "master_address": NOBODYS_ADDRESS}
+        super().init_weight_transfer_engine(init_info)
+
+    def update_weights(self, update_info: Any) -> None:
+        """The trainer's collective has begun or is about to, as with a trainer that does not know better."""
+        if self.version == self._last and self._sabotage == UNKNOWN_NAME:
+            names = list(update_info["names"])
+            names[len(names) // 2] = NOBODYS_NAME
+            update_info = {**update_info, "names": names}
+        if self.version == self._last and self._sabotage == REFUSED_UPDATE:
+            update_info = {**update_info, "dtype_names": [NO_TYPE, *update_info["dtype_names"][1:]]}
+        super().update_weights(update_info)
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        if self.version == self._last and self._sabotage == WEIGHTS_WITHOUT_LABEL:
+            self._each("finish", "/finish_weight_update", body=lambda _: {})
+            return
+        super().finish_weight_update(weight_version)
+
+
+class _Idle:
+    """A transfer engine that announces no tensor in the last version's update, and sends none."""
+
+    def __init__(self, engine: Any, fleet: EngineFleet, last: str) -> None:
+        self._engine = engine
+        self._fleet = fleet
+        self._last = last
+
+    def send_weights(self) -> None:
+        if self._fleet.version != self._last:
+            self._engine.send_weights()
+            return
+        self._fleet.start_weight_update()
+        self._fleet.update_weights(NOTHING)
+        self._fleet.finish_weight_update()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)

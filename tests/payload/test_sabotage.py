@@ -1,0 +1,124 @@
+"""Each sabotage breaks one thing and nothing else, at the last version; without one, everything is the real thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FakeEngine, grpo
+from smokestack_payload import sabotage
+from smokestack_payload.errors import ProtocolError
+from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.settings import DeadlineSettings, Plan, TrainerSettings
+
+MakeEngine = Callable[[], FakeEngine]
+UPDATE = {"names": ["a", "b", "c"], "dtype_names": ["float32"] * 3, "shapes": [[1]] * 3}
+LAST = 2
+
+
+def settings(name: str | None) -> TrainerSettings:
+    return TrainerSettings(
+        model_dir=Path("nowhere"),
+        warm_cache=None,
+        device="cpu",
+        steps=LAST,
+        seed=1,
+        bucket_bytes=1,
+        grpo=grpo(),
+        deadlines=DeadlineSettings(1, 1, 1, 1),
+        backend="gloo",
+        probe_new_tokens=1,
+        sabotage=name,
+    )
+
+
+def plan(engine: FakeEngine) -> Plan:
+    return Plan("http://127.0.0.1:1", "tiny", (engine.address(1),), 2, "127.0.0.1", 7)
+
+
+def told(engine: FakeEngine, name: str | None, version: int) -> list[tuple[str, Any]]:
+    """All that the engine hears of an initialisation and one round to `version`."""
+    fleet = sabotage.fleet_of(plan(engine), settings(name))
+    fleet.begin(str(version), 5)
+    fleet.init_weight_transfer_engine({"master_address": "127.0.0.1", "rank_offset": 1})
+    fleet.start_weight_update()
+    fleet.update_weights(UPDATE)
+    fleet.finish_weight_update()
+    fleet.close()
+    return engine.calls
+
+
+def heard(make_engine: MakeEngine, name: str | None, version: int) -> dict[str, Any]:
+    return dict(told(make_engine(), name, version))
+
+
+def test_without_one_the_fleet_and_the_plan_are_the_real_ones(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    assert type(sabotage.fleet_of(plan(engine), settings(None))) is EngineFleet
+    assert sabotage.spoiled_plan(plan(engine), settings(None)) == plan(engine)
+    assert sabotage.spoiled_connector(heard, settings(None)) is heard
+
+
+def test_an_unknown_name_is_refused() -> None:
+    sabotage.require_known(None)
+    with pytest.raises(ProtocolError, match="no such sabotage"):
+        sabotage.require_known("nonsense")
+
+
+@pytest.mark.parametrize("name", [sabotage.UNKNOWN_NAME, sabotage.REFUSED_UPDATE, sabotage.WEIGHTS_WITHOUT_LABEL])
+def test_only_the_last_version_is_spoiled(name: str, make_engine: MakeEngine) -> None:
+    assert heard(make_engine, name, LAST - 1) == heard(make_engine, None, LAST - 1)
+    assert heard(make_engine, name, LAST) != heard(make_engine, None, LAST)
+
+
+def test_what_an_update_is_told_wrong(make_engine: MakeEngine) -> None:
+    wrong_name = heard(make_engine, sabotage.UNKNOWN_NAME, LAST)["/update_weights"]["update_info"]
+    assert wrong_name == {**UPDATE, "names": ["a", sabotage.NOBODYS_NAME, "c"]}
+    wrong_type = heard(make_engine, sabotage.REFUSED_UPDATE, LAST)["/update_weights"]["update_info"]
+    assert wrong_type == {**UPDATE, "dtype_names": [sabotage.NO_TYPE, "float32", "float32"]}
+
+
+def test_weights_without_label_finish_without_a_version(make_engine: MakeEngine) -> None:
+    assert heard(make_engine, None, LAST)["/finish_weight_update"] == {"weight_version": str(LAST)}
+    assert heard(make_engine, sabotage.WEIGHTS_WITHOUT_LABEL, LAST)["/finish_weight_update"] == {}
+
+
+def test_an_unreachable_master_is_told_to_the_engines_only(make_engine: MakeEngine) -> None:
+    asked = heard(make_engine, sabotage.UNREACHABLE_MASTER, 0)["/init_weight_transfer_engine"]["init_info"]
+    assert asked == {"master_address": sabotage.NOBODYS_ADDRESS, "rank_offset": 1}
+    engine = make_engine()
+    assert sabotage.spoiled_plan(plan(engine), settings(sabotage.UNREACHABLE_MASTER)) == plan(engine)
+
+
+def test_ranks_and_sizes_of_the_plan(make_engine: MakeEngine) -> None:
+    right = plan(make_engine())
+    offset = sabotage.spoiled_plan(right, settings(sabotage.WRONG_RANK_OFFSET))
+    assert offset == replace(right, engines=(replace(right.engines[0], rank_offset=2),))
+    assert sabotage.spoiled_plan(right, settings(sabotage.WORLD_TOO_LARGE)) == replace(right, world_size=3)
+
+
+def test_label_without_weights_sends_nothing_at_the_last_version(make_engine: MakeEngine) -> None:
+    class Real:
+        sent = 0
+        worker_reports = ("of the real one",)
+
+        def send_weights(self) -> None:
+            self.sent += 1
+
+    real, engine = Real(), make_engine()
+    chosen = settings(sabotage.LABEL_WITHOUT_WEIGHTS)
+    fleet = sabotage.fleet_of(plan(engine), chosen)
+    transfer = sabotage.spoiled_connector(lambda _fleet, _source: real, chosen)(fleet, None)
+    for version in range(LAST + 1):
+        fleet.begin(str(version), 5)
+        transfer.send_weights()
+    assert real.sent == LAST
+    assert engine.calls == [
+        ("/start_weight_update", None),
+        ("/update_weights", {"update_info": sabotage.NOTHING}),
+        ("/finish_weight_update", {"weight_version": str(LAST)}),
+    ]
+    assert transfer.worker_reports == Real.worker_reports
