@@ -159,7 +159,7 @@ def _resolve(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot
         return repeated
     if len({frozenset(w.routes) for w in records}) > 1:
         listing = "; ".join(f"{w.component}/{w.instance_id}: {', '.join(sorted(w.routes))}" for w in records)
-        return Fatal(f"workers with mixed capabilities: {listing}")
+        return Fatal(f"workers with mixed capabilities: {printable(listing)}")
     sizes = [w.world_size or 0 for w in records]
     return _judge_size(
         Topology(
@@ -173,7 +173,7 @@ def _resolve(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot
 
 
 def _judge_size(topology: Topology, expected: Expectation) -> Snapshot | Pending | Fatal:
-    sizes = [w.world_size for w in topology.workers]
+    sizes = printable(str([w.world_size for w in topology.workers]))
     if topology.world_size > expected.world_size:
         return Fatal(f"too many ranks: expected {expected.world_size}, found {topology.world_size} in {sizes}")
     if topology.world_size < expected.world_size:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from harness.errors import UsageError
+from harness.plaintext import plain
 from harness.request import PROJECT_ROOT
 from harness.signals import InterruptSignals
 
@@ -39,7 +40,7 @@ def logs(args: argparse.Namespace) -> int:
 def _print_tail(path: Path, count: int, width: int) -> int:
     content = path.read_bytes()
     for line in content.decode("utf-8", errors="replace").splitlines()[-count:]:
-        sys.stdout.write(f"{path.stem:<{width}} | {line}\n")
+        sys.stdout.write(f"{path.stem:<{width}} | {plain(line)}\n")
     return len(content)
 
 
@@ -49,6 +50,6 @@ def _print_from(path: Path, start: int, width: int) -> int:
         content = handle.read()
     whole = content[: content.rfind(b"\n") + 1]
     for line in whole.decode("utf-8", errors="replace").splitlines():
-        sys.stdout.write(f"{path.stem:<{width}} | {line}\n")
+        sys.stdout.write(f"{path.stem:<{width}} | {plain(line)}\n")
     sys.stdout.flush()
     return start + len(whole)

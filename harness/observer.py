@@ -23,6 +23,9 @@ from harness.vigil import Vigil
 
 CHAT_PROMPT = "What is 3+4?"
 CHAT_MAX_TOKENS = 12
+TEXT_KEPT = 2000
+"""Characters of an answer that are recorded: far more than was asked for."""
+
 
 Value = TypeVar("Value")
 
@@ -154,7 +157,7 @@ class Observer:
         return Generation(
             when=when,
             status=200,
-            text=answer.text,
+            text=answer.text[:TEXT_KEPT],
             completion_tokens=answer.completion_tokens,
             finish_reason=answer.finish_reason,
             seconds=self.clock.monotonic() - began,

@@ -1,6 +1,6 @@
 """Standard output and standard error as they are in life: closed, full, or gone with the terminal while a run goes on.
 
-What people see of a run must not decide how it ends, so that nothing here raises. Imports nothing of the project.
+What people see of a run must not decide how it ends, so that nothing here raises.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import sys
 from contextlib import suppress
 from typing import TextIO, cast
+
+from harness.plaintext import plain
 
 
 class LastingStream(io.TextIOBase):
@@ -65,7 +67,7 @@ def lasting(stream: TextIO | None) -> TextIO:
 def say(text: str) -> None:
     """One remark on standard error."""
     stream = LastingStream(sys.stderr)
-    stream.write(f"smokestack: {text}\n")
+    stream.write(f"smokestack: {plain(text)}\n")
     stream.flush()
 
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from harness.plaintext import printable
 from harness.probes import Fatal, HttpProbe, JsonProbe, Outcome, Pending, Ready, TcpProbe
 from harness.services.context import ServiceContext, engine_name, grpc_port
 from harness.services.spec import ServiceSpec
 
 PLUGIN = "smokestack"
 """Our entry point in vLLM's group `vllm.general_plugins`."""
+
+NAMES_SHOWN = 200
+"""Characters of the models that a server lists, in a message."""
 
 API_KEY_VARIABLE = "VLLM_API_KEY"
 """With it the engine asks for the key on `/v1/*`, and nowhere else: the admin routes answer without (vLLM 0.32)."""
@@ -114,5 +118,7 @@ def judge_published(document: object, model: str) -> Outcome:
         return Fatal("this is not a list of models")
     names = [entry.get("id") for entry in document["data"] if isinstance(entry, dict)]
     if model not in names:
-        return Pending(f"{model!r} is not published; there is {names or 'nothing'}")
+        return Pending(
+            f"{model!r} is not published; there is {printable(str(names), NAMES_SHOWN) if names else 'nothing'}"
+        )
     return Ready(f"{model} is published")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.plaintext import printable
 from harness.probes import Fatal, JsonProbe, Outcome, Pending, Ready
 from harness.services.context import ETCD, ETCD_PEER_PORT, ETCD_PORT, ServiceContext
 from harness.services.spec import ServiceSpec
@@ -39,5 +40,6 @@ def judge_health(document: object) -> Outcome:
     if not isinstance(document, dict) or "health" not in document:
         return Fatal("this is not etcd's health document")
     if document["health"] != "true":
-        return Pending(f"health is {document['health']!r}: {document.get('reason') or 'no reason given'}")
+        reason = printable(str(document.get("reason") or "no reason given"))
+        return Pending(f"health is {printable(repr(document['health']), 80)}: {reason}")
     return Ready()

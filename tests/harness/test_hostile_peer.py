@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +17,15 @@ from pydantic import BaseModel
 
 from harness import admin, answers, discovery
 from harness.admin import EngineAdmin, FrontendClient, HttpBodyError, HttpClient, HttpStatusError, SidecarControl
+from harness.cli import main
 from harness.credentials import Credentials
 from harness.discovery import DiscoveryProbe, classify, normalise_url
 from harness.errors import SmokestackError
 from harness.evidence import Check
 from harness.plaintext import plain, printable
 from harness.probes import Fatal, HttpProbe, JsonProbe, Pending, Ready
+from harness.services.engine import judge_published
+from harness.services.etcd import judge_health
 from harness.strictjson import MAX_DEPTH, decode
 from harness.topology import Expectation, Snapshot
 from tests.harness import hostile
@@ -361,6 +365,31 @@ def test_what_is_shown_has_no_character_that_commands_a_terminal(text: str) -> N
         assert character in "\t\n" or ord(character) >= 32
         assert not 0x7F <= ord(character) <= 0x9F
         assert character not in "\u202e\u2066\u2028"
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        judge_published({"data": [{"id": UGLY * 1000}]}, "tiny"),
+        judge_health({"health": UGLY * 1000, "reason": UGLY * 1000}),
+        classify(200, workers_answer([worker(i, routes=["x" * 250] * i) for i in range(1, 40)]), ONE),
+        classify(200, workers_answer([worker(i) for i in range(1000)]), ONE),
+    ],
+    ids=["models", "health", "routes", "ranks"],
+)
+def test_a_reason_is_short_and_clean_however_much_was_sent(outcome: object) -> None:
+    assert isinstance(outcome, (Pending, Fatal))
+    assert outcome.reason.isprintable()
+    assert len(outcome.reason) < 1000
+
+
+def test_a_services_log_commands_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "engine-0.log").write_text(f"{UGLY}\nnext\n")
+    assert main(["logs", "--run-dir", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert printed == plain(printed)
+    assert "engine-0 | next" in printed
 
 
 def test_the_verdict_holds_no_control_characters() -> None:
