@@ -160,6 +160,12 @@ def test(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """The reported faults, provoked on the real CPU stack; `-- --write` puts the numbers into docs/reliability.md."""
+    tool(session, "-m", "pytest", "-m", "faults", "smoke/faults", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """ruff, mypy strict, the import contracts, shellcheck, and whether generated pages are those of the code."""
     tool(session, "-m", "ruff", "check", ".")

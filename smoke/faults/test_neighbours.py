@@ -1,0 +1,218 @@
+"""F03, F04, F12, F13, F14: what others do to the stack of a run, by the engine's own routes and by signals."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import httpx
+import psutil
+import pytest
+
+from harness.clock import Deadline, SteadyClock
+from harness.discovery import DiscoveryProbe, complete_topology, require_same
+from harness.errors import DiscoveryError
+from harness.topology import Expectation, Topology, Worker
+from smoke.faults.outcome import complete, ended
+from smoke.faults.record import Record
+from smoke.faults.stage import STEPS, Replica, Stage, end_child, kill_tree
+from smoke.runner import wait_until
+
+pytestmark = pytest.mark.faults
+LEASE_S = 10.0
+
+
+def post_once_it_answers(run: Stage, path: str) -> None:
+    """POST to the engine as soon as it answers at all: the run has not got hold of it yet."""
+
+    def answered() -> bool:
+        try:
+            answer = run.ask("POST", "engine-0", path)
+            return answer.is_success or "already active" in answer.text
+        except httpx.TransportError:
+            return False
+
+    run.core()
+    wait_until(answered, f"POST {path}", 120)
+
+
+def test_f03_an_abandoned_weight_update_is_found_before_step_1(stage: Callable[..., Stage], record: Record) -> None:
+    run = stage("--steps", "1")
+    post_once_it_answers(run, "/start_weight_update")
+    injection = record.begin("F03", "update opened before the run's first")
+    outcome = ended(
+        run, injection, within=20, status=30, kinds={"not-ready"}, says="weight update open.*is already active"
+    )
+    assert not [event for event in outcome.events if event["kind"] == "step"]
+
+
+def test_f04_a_paused_engine_is_found_at_attach(stage: Callable[..., Stage], record: Record) -> None:
+    run = stage("--steps", "1")
+    post_once_it_answers(run, "/pause?mode=keep")
+    injection = record.begin("F04", "paused before the run got hold of it")
+    ended(run, injection, within=20, status=30, kinds={"not-ready"}, says="is paused before anybody.*/resume")
+
+
+def test_f04_generations_of_an_engine_paused_later_are_bounded(stage: Callable[..., Stage], record: Record) -> None:
+    run = stage("--steps", str(STEPS), "--step-timeout", "8")
+    run.reach("rollouts")
+    injection = record.begin("F04", "paused with rollouts in flight")
+    assert run.ask("POST", "engine-0", "/pause?mode=keep").status_code == 200
+    ended(run, injection, within=20, status=40, kinds={"training"}, says="rollouts did not end in time.*is_paused")
+
+
+@pytest.mark.parametrize("seconds", [5, 15, 30])
+def test_f12_etcd_that_stood_still_is_survived_or_named(
+    seconds: int, stage: Callable[..., Stage], record: Record
+) -> None:
+    run = stage("--steps", "4")
+    run.wait_for("observed", version=0)
+    etcd = run.leader("etcd")
+    injection = record.begin("F12", f"etcd stopped for {seconds} s")
+    began = time.monotonic()
+    etcd.send_signal(signal.SIGSTOP)
+    try:
+        run.run.still_runs_after(seconds)
+    finally:
+        noticed = time.monotonic() - began if run.seen("failure") else None
+        if etcd.is_running():
+            etcd.send_signal(signal.SIGCONT)
+    wait_until(lambda: bool(run.seen("failure") or not run.still_running()), "the outcome", 90)
+    if run.seen("failure"):
+        noticed = noticed or time.monotonic() - began
+        statuses = {event["error"]["exit_code"] for event in run.seen("failure")[:1]}
+        kinds = {"service-died", "discovery", "training", "refit", "observation", "http"}
+        ended(
+            run,
+            injection,
+            within=seconds + 35,
+            status=statuses.pop(),
+            kinds=kinds,
+            says="lease lost|no lease can be renewed",
+            seconds=noticed,
+        )
+        assert injection.outcome.startswith(("exit 31", "exit 40"))
+        return
+    outcome = run.run.wait()
+    assert outcome.returncode == 0, outcome.explain()
+    assert outcome.verdict["policy_versions"] == [0, 1, 2, 3, 4]
+    complete(outcome)
+    injection.seconds, injection.recovered, injection.outcome = 0.0, True, "recovered: pass"
+
+
+def pinned(run: Stage) -> tuple[Topology, str]:
+    """The topology that the run works with, and where it asks for it."""
+    workers = tuple(Worker(**worker) for worker in run.seen("topology")[-1]["workers"])
+    return Topology(workers), run.url("discovery") + "/v1/rl/workers"
+
+
+def hold_harness(run: Stage) -> list[int]:
+    """Let nobody look for a while. The trainer, which waits for the harness, soon leaves the engine idle.
+
+    Returns the versions that were observed until then.
+    """
+    run.wait_for("refit", version=1)
+    run.run.send(signal.SIGSTOP)
+    idle_since = [time.monotonic()]
+
+    def idle() -> bool:
+        if run.requests_open() or run.paused():
+            idle_since[0] = time.monotonic()
+        return time.monotonic() - idle_since[0] > 1.0
+
+    wait_until(idle, "an idle engine", 60)
+    return [event["version"] for event in run.seen("observed") if event["version"] >= 0]
+
+
+def test_f13_a_restarted_sidecars_dead_record_is_not_used(stage: Callable[..., Stage], record: Record) -> None:
+    run = stage("--steps", str(STEPS))
+    hold_harness(run)
+    before, url = pinned(run)
+    sidecar = run.leader("sidecar-0")
+    replica = Replica.of(sidecar)
+    injection = record.begin("F13", "sidecar killed and restarted at once")
+    sidecar.kill()
+    wait_until(lambda: not sidecar.is_running() or sidecar.status() == psutil.STATUS_ZOMBIE, "its end", 10)
+    child = replica.start(run.run.run_dir / "logs" / "sidecar-again.log")
+    probe = DiscoveryProbe(url, Expectation(before.workers[0].model, before.world_size))
+    both = _both_records(run, url)
+    assert both >= 2, "the old and the new record were there side by side"
+    with pytest.raises(DiscoveryError):
+        _look(probe, before, 1.0)
+    wait_until(lambda: _names_change(probe, before), "the topology change to be named", 60)
+    run.run.send(signal.SIGCONT)
+    noticed = run.failure_seen(6)
+    ended(
+        run,
+        injection,
+        within=6,
+        status=40,
+        kinds={"service-died"},
+        says=f"sidecar-0 was replaced.*pid {child.pid}",
+        seconds=noticed,
+    )
+    end_child(child)
+
+
+def _both_records(run: Stage, url: str) -> int:
+    most = 0
+
+    def both() -> bool:
+        nonlocal most
+        answer = httpx.get(url, trust_env=False, timeout=10)
+        most = max(most, len({w["instance_id"] for w in answer.json()["workers"]}) if answer.is_success else 0)
+        return most >= 2
+
+    wait_until(both, "two records", 15)
+    return most
+
+
+def _look(probe: DiscoveryProbe, before: Topology, seconds: float) -> None:
+    """As the run looks before each refit."""
+    clock = SteadyClock()
+    found = complete_topology(probe, deadline=Deadline.after(clock, seconds), clock=clock, alive=lambda: None)
+    require_same(before, found, probe.url)
+
+
+def _names_change(probe: DiscoveryProbe, before: Topology) -> bool:
+    try:
+        _look(probe, before, 1.0)
+    except DiscoveryError as error:
+        return "gone: backend/" in str(error) and "new: backend/" in str(error)
+    return False
+
+
+def test_f14_an_engine_restarted_behind_its_sidecar_is_a_replaced_worker(
+    stage: Callable[..., Stage], record: Record
+) -> None:
+    run = stage("--steps", str(STEPS))
+    versions = hold_harness(run)
+    before, url = pinned(run)
+    engine = run.leader("engine-0")
+    replica = Replica.of(engine)
+    injection = record.begin("F14", "engine killed and restarted while nobody looked")
+    kill_tree(engine)
+    child = replica.start(run.run.run_dir / "logs" / "engine-again.log")
+
+    def serves_again() -> bool:
+        try:
+            return bool(run.ask("GET", "engine-0", "/weight_info").json()["weight_version"] == "default")
+        except httpx.TransportError:
+            return False
+
+    wait_until(serves_again, "the new engine", 180)
+    _look(DiscoveryProbe(url, Expectation("tiny", 1)), before, 10.0)
+    run.run.send(signal.SIGCONT)
+    noticed = run.failure_seen(6)
+    outcome = ended(
+        run,
+        injection,
+        within=6,
+        status=40,
+        kinds={"service-died"},
+        says=f"engine-0 was replaced.*pid {child.pid}",
+        seconds=noticed,
+    )
+    assert outcome.verdict["policy_versions"] == versions, "the base policy was not taken for a trained one"
+    end_child(child)
