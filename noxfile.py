@@ -130,6 +130,12 @@ def smoke_cpu(session: nox.Session) -> None:
 
 
 @nox.session
+def selftest(session: nox.Session) -> None:
+    """One run for each sabotage: whether every fault is caught, and by its own checks alone."""
+    harness(session, "selftest", *session.posargs)
+
+
+@nox.session
 def up(session: nox.Session) -> None:
     """Start a stack and leave it up to work against."""
     harness(session, "up", *session.posargs)
@@ -175,3 +181,4 @@ def lint(session: nox.Session) -> None:
     program(session, "lint-imports", PYTHONPATH=str(ROOT / "harness" / "payload"))
     program(session, "shellcheck", "noxw", ".ci/run")
     tool(session, "-m", "scripts.doctor.docs", "--check")
+    tool(session, "-m", "harness.sabotage.docs", "--check")

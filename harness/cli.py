@@ -1,6 +1,6 @@
 """Command line of the run plane: options in, one exit status out.
 
-`python -m harness {smoke,up,status,logs,down}`. Data goes to stdout, everything for people to stderr.
+`python -m harness {smoke,selftest,up,status,logs,down}`. Data goes to stdout, everything for people to stderr.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from harness.report.stream import print_document, say
 from harness.report.verdict import failure_document, unjudged
 from harness.request import Request, callers_path
 from harness.run import smoke
-from harness.sabotage import TRAINER_SABOTAGES
+from harness.sabotage import SABOTAGES
+from harness.sabotage.selftest import selftest
 from harness.session import InternalError, require_uninterrupted
 from harness.signals import InterruptSignals
+
+_SABOTAGE_NAMES = tuple(one.name for one in SABOTAGES)
 
 EPILOG = """exit status: 0 pass, 1 a check failed, 2 usage, 10 doctor, 20 build or install, 30 not ready, 31 discovery,
 40 refit or training, 50 teardown left something, 70 a fault of this program, 130 interrupted. With --json, stdout has
@@ -75,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
 
     _add_smoke(add("smoke", "run, prove, judge and clean up"))
+    _add_selftest(add("selftest", "one run for each sabotage: each must be caught, and by its own checks alone"))
     _add_up(add("up", "start the stack and leave it running"))
     _add_status(add("status", "show the stacks that are up: processes, addresses, logs"))
     _add_down(add("down", "take down what `up` or `--keep-up` left running"))
@@ -91,7 +95,7 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
     parser.add_argument("--refit", choices=["native"], default="native", help="weight transfer protocol")
     parser.add_argument(
-        "--sabotage", choices=tuple(TRAINER_SABOTAGES), default=None, help="one fault on purpose, to see it caught"
+        "--sabotage", choices=_SABOTAGE_NAMES, default=None, help="one fault on purpose, to see it caught"
     )
     parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
@@ -109,6 +113,16 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         default=defaults.refit_s,
         help="seconds for one refit, and at most for the rendezvous before the first one",
     )
+
+
+def _add_selftest(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=selftest)
+    _add_stack_options(parser, run_dir=False)
+    parser.add_argument(
+        "--sabotage", action="append", choices=_SABOTAGE_NAMES, default=[], help="only this one; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="the table as one JSON document on stdout")
+    parser.set_defaults(dry_run=False)
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
@@ -138,10 +152,11 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
     _add_run_dir(parser)
 
 
-def _add_stack_options(parser: argparse.ArgumentParser) -> None:
+def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True) -> None:
     parser.add_argument("--stack", default="cpu", help="a folder of stacks/")
     parser.add_argument("--model", default="tiny", help="tiny, smollm2, or a local folder")
-    _add_run_dir(parser)
+    if run_dir:
+        _add_run_dir(parser)
     parser.add_argument(
         "--port",
         action="append",

@@ -24,6 +24,7 @@ from harness.report import junit
 from harness.report.stream import print_document
 from harness.report.verdict import Outcome, judge_run, unjudged
 from harness.request import Request
+from harness.sabotage import for_trainer
 from harness.services import trainer as trainer_service
 from harness.services.context import ETCD_PORT, FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER
 from harness.session import Session, opened
@@ -51,6 +52,12 @@ def smoke(request: Request) -> int:
     if request.json:
         print_document(outcome.verdict.document())
     return outcome.exit_code
+
+
+def run_once(request: Request) -> Outcome:
+    """One run for a caller that tells its outcome itself."""
+    with opened(request) as session:
+        return SmokeRun(session).execute()
 
 
 class SmokeRun:
@@ -108,7 +115,7 @@ class SmokeRun:
             "deadlines": config.deadlines.model_dump(include={"request_s", "rendezvous_s", "refit_s", "step_s"}),
             "backend": manifest.refit_backend,
             "probe_new_tokens": config.probe_new_tokens,
-            "sabotage": config.sabotage,
+            "sabotage": for_trainer(config.sabotage),
         }
         file = self.session.run_dir.write_json("trainer.json", settings)
         events_fd, commands_fd = self.channel.child_fds

@@ -126,7 +126,8 @@ class Console:
         word = verdict.verdict.upper()
         versions = " ".join(map(str, verdict.policy_versions)) or "none"
         self._rich.print()
-        facts = [*_bad_ending(outcome), f"policy versions {versions}", f"{verdict.phases.total:.1f} s"]
+        fault = [f"SABOTAGED on purpose ({verdict.sabotage})"] if verdict.sabotage else []
+        facts = [*fault, *_bad_ending(outcome), f"policy versions {versions}", f"{verdict.phases.total:.1f} s"]
         self._rich.print(
             Text.assemble((word, f"bold {STYLES[verdict.verdict]}"), f"  {', '.join(facts)}"), soft_wrap=True
         )

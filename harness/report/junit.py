@@ -56,6 +56,7 @@ def _add_properties(suite: ET.Element, outcome: Outcome) -> None:
         "policy_versions": " ".join(map(str, verdict.policy_versions)),
         "run_dir": outcome.run_dir,
         "exit_code": outcome.exit_code,
+        **({"sabotage": verdict.sabotage} if verdict.sabotage else {}),
     }
     for name, seconds in verdict.phases.model_dump(exclude={"refit"}).items():
         if seconds is not None:

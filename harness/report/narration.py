@@ -30,7 +30,9 @@ def _(event: events.RunStarted) -> str:
     run_dir = config.get("run_dir")
     where = f" in {shown(Path(run_dir))}" if run_dir else ""
     steps = config.get("steps")
-    return f"stack {config.get('stack')}, model {config.get('model')}, {steps} steps{where}"
+    sabotage = config.get("sabotage")
+    warning = f"SABOTAGED on purpose ({sabotage}), this run must fail: " if sabotage else ""
+    return f"{warning}stack {config.get('stack')}, model {config.get('model')}, {steps} steps{where}"
 
 
 @narrate.register

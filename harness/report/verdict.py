@@ -63,6 +63,7 @@ class Verdict(_Closed):
     """`verdict.json`, schema 1.
 
     `policy_versions` are the versions that were observed: every engine and every sidecar named exactly this number.
+    `sabotage` names the fault that the run had on purpose; without one, the document has no such field.
     """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -75,10 +76,11 @@ class Verdict(_Closed):
     phases: Phases
     survivors: tuple[SurvivorRecord, ...]
     failure: FailureRecord | None
+    sabotage: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON values, with the names of the contract."""
-        return self.model_dump(mode="json", by_alias=True)
+        """As JSON values, with the names of the contract; `sabotage` only in the verdict of a sabotaged run."""
+        return self.model_dump(mode="json", by_alias=True, exclude=None if self.sabotage else {"sabotage"})
 
     def failed(self) -> list[Check]:
         return [check for check in self.checks if check.status == "fail"]
@@ -116,6 +118,7 @@ def judge_run(recorded: Iterable[Mapping[str, Any]], config: RunConfig) -> Outco
             for item in teardown.survivors
         ),
         failure=None if run.failure is None else failure_record(run.failure, config.run_dir),
+        sabotage=config.sabotage,
     )
     return Outcome(verdict, exit_code(run.failure, checks), run, config.run_dir)
 

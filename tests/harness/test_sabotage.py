@@ -1,39 +1,135 @@
-"""What `--sabotage` can name is what the payload can do, and it reaches the trainer's configuration alone."""
+"""Sabotages as data: each names real checks or an end, can be asked for, and by nobody who did not mean to."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from event_factory import passing_run, run_config
 
+from harness import errors
 from harness.cli import build_parser
 from harness.config import RunConfig
+from harness.evidence import CHECKS
+from harness.report import junit
+from harness.report.narration import narrate
+from harness.report.verdict import Verdict, judge_run
 from harness.request import Request
-from harness.sabotage import TRAINER_SABOTAGES
+from harness.sabotage import SABOTAGES, TRAINER_SABOTAGES, UNSABOTAGED, Sabotage, docs, for_trainer, named
+from harness.sabotage.registry import Where
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "harness" / "payload" / "smokestack_payload" / "sabotage.py"
+BY_NAME = {one.name: one for one in SABOTAGES}
+each = pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.name)
 
 
-def test_the_names_are_those_of_the_payload() -> None:
+def test_the_trainers_names_are_those_of_the_payload() -> None:
     names = re.findall(r'^[A-Z_]+ = "([a-z-]+)"$', PAYLOAD.read_text(), re.MULTILINE)
-    assert names == list(TRAINER_SABOTAGES)
+    assert sorted(names) == sorted(TRAINER_SABOTAGES)
 
 
-@pytest.mark.parametrize("name", TRAINER_SABOTAGES)
-def test_each_can_be_asked_for(name: str) -> None:
-    assert Request.from_args(build_parser().parse_args(["smoke", "--sabotage", name])).sabotage == name
+@each
+def test_the_trainer_is_told_of_its_own_only(sabotage: Sabotage) -> None:
+    assert for_trainer(sabotage.name) == (sabotage.name if sabotage.where == "trainer" else None)
+    assert for_trainer(None) is None
 
 
-def test_by_default_there_is_none() -> None:
+def test_names_are_given_once() -> None:
+    assert len(BY_NAME) == len(SABOTAGES)
+
+
+@each
+def test_each_names_checks_that_exist_or_the_end_of_the_run(sabotage: Sabotage) -> None:
+    assert set(sabotage.fails) <= set(CHECKS)
+    assert sabotage.fails or sabotage.ends_in
+    assert all(words.strip() for words in sabotage.words) and sabotage.words
+    assert sabotage.where in get_args(Where)
+
+
+@each
+def test_each_end_is_a_kind_of_failure(sabotage: Sabotage) -> None:
+    kinds = {kind.kind for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "kind")}
+    assert sabotage.ends_in is None or sabotage.ends_in in kinds
+
+
+def test_content_and_labels_never_fail_for_each_others_reason() -> None:
+    for one in SABOTAGES:
+        kinds = {check.split("-")[0] for check in one.fails if check.startswith(("policy.weights", "policy.versions"))}
+        assert len(kinds) <= 1, one.name
+
+
+def test_every_check_has_a_sabotage_or_a_reason_why_not() -> None:
+    assert docs.uncovered(SABOTAGES, tuple(CHECKS), UNSABOTAGED) == []
+    covered = {check for one in SABOTAGES for check in one.fails}
+    assert not covered & set(UNSABOTAGED)
+
+
+def test_a_check_without_one_is_found_and_listed() -> None:
+    assert docs.uncovered(SABOTAGES, ("policy.new",), {}) == ["policy.new"]
+    assert "| `policy.new` | **none yet**" in docs.page(SABOTAGES, ("policy.new",))
+
+
+def test_the_page_is_that_of_the_registry() -> None:
+    assert docs.PAGE.read_text() == docs.page()
+
+
+def test_a_stale_page_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "sabotage.md"
+    assert docs.main(["--check", "--page", str(page)]) == docs.STALE
+    assert docs.main(["--write", "--page", str(page)]) == 0
+    capsys.readouterr()
+    assert docs.main(["--check", "--page", str(page)]) == 0
+    page.write_text(page.read_text() + "more\n")
+    assert docs.main(["--check", "--page", str(page)]) == docs.STALE
+    assert "is stale" in capsys.readouterr().err
+
+
+@each
+def test_each_can_be_asked_for(sabotage: Sabotage) -> None:
+    asked = build_parser().parse_args(["smoke", "--sabotage", sabotage.name])
+    assert Request.from_args(asked).sabotage == sabotage.name
+    assert build_parser().parse_args(["selftest", "--sabotage", sabotage.name]).sabotage == [sabotage.name]
+
+
+def test_by_default_there_is_none_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SABOTAGE", "SMOKESTACK_SABOTAGE", "VLLM_SABOTAGE"):
+        monkeypatch.setenv(name, "left-paused")
     assert Request.from_args(build_parser().parse_args(["smoke"])).sabotage is None
     assert RunConfig.model_fields["sabotage"].default is None
+    assert named(None) is None
+
+
+def test_nothing_of_the_sabotage_code_reads_the_environment() -> None:
+    folder = Path(docs.__file__).parent
+    for file in [*folder.glob("*.py"), PAYLOAD, PAYLOAD.with_name("spoiled.py")]:
+        assert "environ" not in re.sub(r"environment", "", file.read_text()), file
 
 
 def test_nonsense_is_a_usage_error() -> None:
     with pytest.raises(SystemExit) as left:
         build_parser().parse_args(["smoke", "--sabotage", "nonsense"])
     assert left.value.code == 2
+
+
+def test_a_sabotaged_run_says_so_wherever_it_is_looked_at() -> None:
+    config = run_config(sabotage="left-paused")
+    outcome = judge_run(passing_run(config), config)
+    document = outcome.verdict.document()
+    assert document["sabotage"] == "left-paused"
+    assert Verdict.model_validate(document) == outcome.verdict
+    assert b'name="sabotage" value="left-paused"' in junit.render(outcome)
+    first = narrate(outcome.run.entries[0])
+    assert first is not None and first.startswith("SABOTAGED on purpose (left-paused)")
+    assert config.model_dump()["sabotage"] == "left-paused"
+
+
+def test_another_run_says_nothing_of_sabotage() -> None:
+    outcome = judge_run(passing_run(), run_config())
+    assert "sabotage" not in outcome.verdict.document()
+    assert b"sabotage" not in junit.render(outcome)
+    assert "SABOTAGED" not in str(narrate(outcome.run.entries[0]))
 
 
 def test_the_rendezvous_takes_no_longer_than_a_refit_may() -> None:

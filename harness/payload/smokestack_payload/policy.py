@@ -113,11 +113,22 @@ def load_policy(settings: TrainerSettings) -> Policy:
         model=model.eval(),
         tokenizer=tokenizer,
         task=task,
-        source=ModuleSource(model),
+        source=_source_of(ModuleSource(model), settings),
         stop_token_ids=stop_token_ids(model, tokenizer),
         probe_prompts=[encode_chat(tokenizer, problem.prompt) for problem in probe_problems(task)],
         warmup=warmup,
     )
+
+
+def _source_of(source: Any, settings: TrainerSettings) -> Any:
+    from smokestack_payload.sabotage import HALF_THE_NAMES, require_known
+
+    require_known(settings.sabotage)
+    if settings.sabotage != HALF_THE_NAMES:
+        return source
+    from smokestack_payload.spoiled import HalfSource
+
+    return HalfSource(source)
 
 
 def _load_model(settings: TrainerSettings) -> tuple[Any, Any, dict[str, Any] | None]:

@@ -1,8 +1,8 @@
 """Faults on purpose: the one place in the payload where a run's trainer can be made to do wrong.
 
-Only tests set `sabotage` in the trainer's configuration. Each name breaks exactly one thing, in the plan or in what
-the engines are told; everything else is the real trainer. Those of a refit strike at the last version, so that no
-later step covers them up.
+Only `smoke --sabotage` and tests set `sabotage` in the trainer's configuration. Each name breaks exactly one thing, in
+the plan or in what the engines are told; everything else is the real trainer. Those of a refit strike at the last
+version, so that no later step covers them up. Those of tensors and rollouts are in `spoiled`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ WEIGHTS_WITHOUT_LABEL = "weights-without-label"
 WRONG_RANK_OFFSET = "wrong-rank-offset"
 WORLD_TOO_LARGE = "world-too-large"
 UNREACHABLE_MASTER = "unreachable-master"
+ONE_CORRUPTED_TENSOR = "one-corrupted-tensor"
+SWAPPED_TENSORS = "swapped-tensors"
+HALF_THE_NAMES = "half-the-names"
+SUPPRESSED_UPDATE = "suppressed-update"
+ERRORED_ROLLOUTS = "errored-rollouts"
+MISCOUNTED_STEPS = "miscounted-steps"
 
 NAMES = (
     UNKNOWN_NAME,
@@ -31,6 +37,12 @@ NAMES = (
     WRONG_RANK_OFFSET,
     WORLD_TOO_LARGE,
     UNREACHABLE_MASTER,
+    ONE_CORRUPTED_TENSOR,
+    SWAPPED_TENSORS,
+    HALF_THE_NAMES,
+    SUPPRESSED_UPDATE,
+    ERRORED_ROLLOUTS,
+    MISCOUNTED_STEPS,
 )
 
 NOBODYS_NAME = "model.layers.0.nobody.weight"
@@ -56,6 +68,18 @@ def spoiled_plan(plan: Plan, settings: TrainerSettings) -> Plan:
     return plan
 
 
+def spoiled_settings(settings: TrainerSettings) -> TrainerSettings:
+    """What a step is taken with: with a suppressed update, nothing is learned from any gradient."""
+    if settings.sabotage != SUPPRESSED_UPDATE:
+        return settings
+    return replace(settings, grpo=replace(settings.grpo, learning_rate=0.0))
+
+
+def told_steps(settings: TrainerSettings) -> int:
+    """How many steps the trainer says that it took."""
+    return settings.steps - (settings.sabotage == MISCOUNTED_STEPS)
+
+
 def fleet_of(plan: Plan, settings: TrainerSettings) -> EngineFleet:
     """The client of the plan's engines: the real one, unless there is a sabotage."""
     if settings.sabotage is None:
@@ -67,9 +91,15 @@ def spoiled_connector(
     connect: Callable[[EngineFleet, Any], Any], settings: TrainerSettings
 ) -> Callable[[EngineFleet, Any], Any]:
     """The connector with its sabotage, or as it is."""
-    if settings.sabotage != LABEL_WITHOUT_WEIGHTS:
-        return connect
-    return lambda fleet, source: _Idle(connect(fleet, source), fleet, str(settings.steps))
+    last = str(settings.steps)
+    if settings.sabotage == LABEL_WITHOUT_WEIGHTS:
+        return lambda fleet, source: _Idle(connect(fleet, source), fleet, last)
+    if settings.sabotage in {ONE_CORRUPTED_TENSOR, SWAPPED_TENSORS}:
+        from smokestack_payload.spoiled import SpoiledSource, one_corrupted, swapped
+
+        spoil = one_corrupted if settings.sabotage == ONE_CORRUPTED_TENSOR else swapped
+        return lambda fleet, source: connect(fleet, SpoiledSource(source, spoil, lambda: fleet.version == last))
+    return connect
 
 
 class _SpoiledFleet(EngineFleet):

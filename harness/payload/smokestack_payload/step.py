@@ -27,7 +27,7 @@ class Stepper:
         self._policy = policy
         self._grpo = settings.grpo
         self._learner = Learner(policy.model, policy.pad_token_id, settings.grpo)
-        self._sampler = Sampler(
+        self._sampler = _sampler_for(settings)(
             frontend_url=plan.frontend_url.rstrip("/"),
             model=plan.served_model_name,
             vocab_size=policy.model.config.vocab_size,
@@ -78,6 +78,16 @@ class Stepper:
             groups.append([Sample(prompt.ids, rollout.token_ids, rollout.logprobs) for rollout in kept])
             rewards.append([self._policy.task.reward(prompt.problem, text) for text in texts])
         return groups, rewards
+
+
+def _sampler_for(settings: TrainerSettings) -> type[Sampler]:
+    from smokestack_payload.sabotage import ERRORED_ROLLOUTS
+
+    if settings.sabotage != ERRORED_ROLLOUTS:
+        return Sampler
+    from smokestack_payload.spoiled import ErringSampler
+
+    return ErringSampler
 
 
 def _summary(prompts: list[Prompt], rewards: list[list[float]]) -> dict[str, Any]:

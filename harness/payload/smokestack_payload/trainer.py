@@ -46,9 +46,10 @@ class Trainer:
             return
         plan = Plan.parse(command)
         session = self._connect(policy, plan)
+        from smokestack_payload import sabotage
         from smokestack_payload.step import Stepper
 
-        stepper = Stepper(policy, self._settings, plan, self._limited)
+        stepper = Stepper(policy, sabotage.spoiled_settings(self._settings), plan, self._limited)
         for version in range(self._settings.steps + 1):
             if version:
                 self._events.emit("step", **stepper.take(version))
@@ -58,7 +59,7 @@ class Trainer:
         if not self._perturb_and_restore(session, policy):
             return
         session.close()
-        self._events.emit("trainer.done", steps=self._settings.steps)
+        self._events.emit("trainer.done", steps=sabotage.told_steps(self._settings))
 
     def _prepare(self) -> Policy:
         """Everything that can be loaded before the stack is up, so that no engine waits for an import later."""

@@ -1,0 +1,12 @@
+"""Faults on purpose: a run that has one must fail, and for that reason alone.
+
+`registry` says what each fault is and which checks it must turn red, the payload makes them, `judgement`
+compares a sabotaged run with what was declared, `selftest` runs them all, `docs` writes the table.
+The caller's environment turns none of them on.
+"""
+
+from __future__ import annotations
+
+from harness.sabotage.registry import SABOTAGES, TRAINER_SABOTAGES, UNSABOTAGED, Sabotage, for_trainer, named
+
+__all__ = ["SABOTAGES", "TRAINER_SABOTAGES", "UNSABOTAGED", "Sabotage", "for_trainer", "named"]

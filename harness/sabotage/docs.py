@@ -1,0 +1,89 @@
+"""`docs/sabotage.md`, made of the registry: `python -m harness.sabotage.docs --write`; `lint` calls `--check`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.evidence import CHECKS
+from harness.sabotage.registry import SABOTAGES, UNSABOTAGED, Sabotage
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
+STALE = 1
+EVERY_CHECK = tuple(sorted({*CHECKS, *UNSABOTAGED}))
+_WRITE = "python -m harness.sabotage.docs --write"
+
+_HEAD = f"""\
+<!-- Made by `{_WRITE}` of the registry in harness/sabotage: do not edit. -->
+
+# Sabotage
+
+    ./noxw -s selftest                                   # every sabotage below, one real run each
+    ./noxw -s selftest -- --sabotage swapped-tensors     # only this one; may be repeated
+    ./noxw -s smoke -- --sabotage swapped-tensors        # a single run, with the whole of its report
+
+A check that cannot fail proves nothing. Each sabotage is one fault, made on purpose in a real run; `selftest` requires
+that exactly the checks that are declared for it fail, that the run ends as declared, and that its report has the words
+that name the cause. A sabotaged run says so in its first line, in its verdict's line, in `config.json` and in
+`verdict.json`; only this option makes one, no variable of the environment.
+"""
+
+
+def page(sabotages: Sequence[Sabotage] = SABOTAGES, checks: Sequence[str] = EVERY_CHECK) -> str:
+    """The whole page."""
+    lines = [_HEAD, "## By check", "", "| check | turned red by |", "|---|---|"]
+    for check in sorted(checks):
+        by = ", ".join(f"`{one.name}`" for one in sabotages if check in one.fails)
+        lines.append(f"| `{check}` | {by or '**none yet**: ' + UNSABOTAGED.get(check, 'nobody said why')} |")
+    lines += [
+        "",
+        "## By sabotage",
+        "",
+        "| sabotage | what is wrong | made by | what fails | words |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_row(one) for one in sabotages]
+    return "\n".join(lines) + "\n"
+
+
+def uncovered(sabotages: Sequence[Sabotage], checks: Sequence[str], excused: Mapping[str, str]) -> list[str]:
+    """Checks that no sabotage turns red and that nobody has excused with a reason."""
+    return [check for check in checks if check not in excused and not any(check in one.fails for one in sabotages)]
+
+
+def _row(one: Sabotage) -> str:
+    fails = [f"`{check}`" for check in one.fails]
+    if one.ends_in is not None:
+        fails.append(f"the run, in `{one.ends_in}`")
+    words = ", ".join(f"`{text.strip().replace('|', chr(92) + '|')}`" for text in one.words)
+    return f"| `{one.name}` | {one.does} | {one.where} | {', '.join(fails)} | {words} |"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the page, or compare it with what would be written and ask that every check has its sabotage."""
+    parser = argparse.ArgumentParser(prog="python -m harness.sabotage.docs", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", action="store_true", help="write docs/sabotage.md")
+    what.add_argument("--check", action="store_true", help="fail when it is not what would be written")
+    parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
+    chosen = parser.parse_args(argv)
+    made = page()
+    if chosen.write:
+        chosen.page.write_text(made, encoding="utf-8")
+        return 0
+    bare = uncovered(SABOTAGES, tuple(CHECKS), UNSABOTAGED)
+    for check in bare:
+        sys.stderr.write(f"{check} has no sabotage\n  fix:      give it one in harness/sabotage/registry.py\n")
+    there = chosen.page.read_text(encoding="utf-8") if chosen.page.is_file() else ""
+    if there != made:
+        names = (str(chosen.page.name), "what the registry says")
+        sys.stderr.writelines(difflib.unified_diff(there.splitlines(True), made.splitlines(True), *names, n=0))
+        sys.stderr.write(f"{chosen.page.name} is stale\n  fix:      {_WRITE}\n")
+    return STALE if bare or there != made else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

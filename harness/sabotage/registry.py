@@ -1,0 +1,155 @@
+"""Every sabotage as data. Imports nothing of the harness, so that anything may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Where = Literal["trainer"]
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """One fault. `fails` are the checks that it must turn red, and no other; `words` must be in what the run says.
+
+    `where` is who does it: the trainer, from its configuration. `ends_in` is the kind of failure in which the run
+    has to end, None where it goes on to its end.
+    """
+
+    name: str
+    does: str
+    where: Where
+    fails: tuple[str, ...]
+    words: tuple[str, ...]
+    ends_in: str | None = None
+
+
+SABOTAGES: tuple[Sabotage, ...] = (
+    Sabotage(
+        "label-without-weights",
+        "the last refit sets its version and moves nothing",
+        "trainer",
+        ("policy.weights-digests", "policy.weights-match", "policy.weights-changed", "policy.weights-restored"),
+        ("version 1 to 2: |diff| is only 0.0e+00", "version 2: "),
+    ),
+    Sabotage(
+        "weights-without-label",
+        "the last refit moves the weights and sets no version",
+        "trainer",
+        ("policy.versions-advance",),
+        ("version 2: engine label '1'", "sidecar label '1'"),
+    ),
+    Sabotage(
+        "one-corrupted-tensor",
+        "one bit of one small tensor is flipped on its way to the engines",
+        "trainer",
+        ("policy.weights-digests",),
+        ("version 2: ", "norm.weight"),
+    ),
+    Sabotage(
+        "swapped-tensors",
+        "two large tensors of equal shape are sent under each other's name",
+        "trainer",
+        ("policy.weights-digests", "policy.weights-match"),
+        ("version 2: ", ".weight"),
+    ),
+    Sabotage(
+        "half-the-names",
+        "the trainer announces and sends only the first half of the tensors",
+        "trainer",
+        ("policy.weights-covered",),
+        ("not sent: ",),
+        ends_in="refit",
+    ),
+    Sabotage(
+        "suppressed-update",
+        "the optimizer's steps move no weight",
+        "trainer",
+        ("policy.weights-changed",),
+        ("version 0 to 1: |diff| is only 0.0e+00",),
+    ),
+    Sabotage(
+        "errored-rollouts",
+        "one rollout of each step asks for a model that nobody serves",
+        "trainer",
+        ("training.rewards",),
+        ("step 1: 1 of 64 rollouts errored", "404"),
+    ),
+    Sabotage(
+        "miscounted-steps",
+        "the trainer says that it took a step less than it was asked for",
+        "trainer",
+        ("training.four-steps",),
+        ("the trainer reports 1 steps",),
+    ),
+    Sabotage(
+        "wrong-rank-offset",
+        "the engines are told ranks one too high",
+        "trainer",
+        (),
+        ("expected ranks [1]", "joined []"),
+        ends_in="refit",
+    ),
+    Sabotage(
+        "unknown-name",
+        "the last refit's update names a parameter that the model does not have",
+        "trainer",
+        (),
+        ("status 500", "nobody.weight"),
+        ends_in="refit",
+    ),
+    Sabotage(
+        "refused-update",
+        "the engines refuse the last refit's update while the trainer's broadcast has begun",
+        "trainer",
+        (),
+        ("status 500", "float31"),
+        ends_in="refit",
+    ),
+    Sabotage(
+        "world-too-large",
+        "trainer and engines wait for one rank more than there are",
+        "trainer",
+        (),
+        ("expected ranks [1, 2]", "missing [2]"),
+        ends_in="refit",
+    ),
+    Sabotage(
+        "unreachable-master",
+        "the engines are told an address for the rendezvous that nobody has",
+        "trainer",
+        (),
+        ("expected ranks [1]", "missing [1]"),
+        ends_in="refit",
+    ),
+)
+
+TRAINER_SABOTAGES: Mapping[str, str] = {one.name: one.does for one in SABOTAGES if one.where == "trainer"}
+"""What the trainer does wrong, by name."""
+
+
+def for_trainer(name: str | None) -> str | None:
+    """What the trainer is told: nothing of a sabotage that is not its own to do."""
+    return name if name in TRAINER_SABOTAGES else None
+
+
+UNSABOTAGED: Mapping[str, str] = {
+    "discovery.topology": "a fault of the stack, not of the trainer",
+    "engine.not-paused": "a fault of the stack, not of the trainer",
+    "generation.after-update": "a fault of the stack, not of the trainer",
+    "policy.weights-destroyed": "a fault of the stack, not of the trainer",
+    "stack.loopback-only": "a fault of the stack, not of the trainer",
+    "stack.pins-installed": "a fault of the stack, not of the trainer",
+    "stack.same-processes": "a fault of the stack, not of the trainer",
+    "teardown.clean": "a fault of the stack, not of the trainer",
+    "policy.cache-reset": "the check is younger than the sabotages",
+    "policy.mismatch": "the check is younger than the sabotages",
+    "policy.versions-spans": "the check is younger than the sabotages",
+}
+"""Checks that no sabotage turns red yet, with the reason. `docs/sabotage.md` lists them."""
+
+
+def named(name: str | None) -> Sabotage | None:
+    """The sabotage of that name; None for None. Raises KeyError for a name that is none."""
+    return None if name is None else {one.name: one for one in SABOTAGES}[name]

@@ -1,0 +1,85 @@
+"""`selftest`: every sabotage in a real run of its own, and a table of what each of them turned red.
+
+A row that is not as declared makes the exit status 1. An interrupt ends the whole; the runs' folders remain.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from harness.errors import Interrupted
+from harness.report.stream import print_document, say
+from harness.report.verdict import EXIT_CHECK_FAILED, EXIT_PASS, Outcome
+from harness.request import Request
+from harness.run import run_once
+from harness.sabotage.judgement import Row, judge
+from harness.sabotage.registry import SABOTAGES, Sabotage, named
+
+STEPS = 2
+"""Optimizer steps of each run: the least in which one version follows another that was trained."""
+
+REFIT_S = 20.0
+"""Granted to a refit and to the rendezvous: some sabotages are noticed at this limit only."""
+
+INTERRUPTED = Interrupted.exit_code
+
+
+def selftest(args: argparse.Namespace) -> int:
+    """Run those that were asked for, all by default. Returns the exit status."""
+    asked = [one for one in map(named, args.sabotage) if one is not None] or list(SABOTAGES)
+    request = Request.from_args(args)
+    deadlines = request.deadlines.model_copy(update={"refit_s": REFIT_S, "rendezvous_s": REFIT_S})
+    rows = run_all(asked, replace(request, steps=STEPS, quiet=True, deadlines=deadlines), run_once)
+    if args.json:
+        print_document(document(rows))
+    if len(rows) < len(asked):
+        return INTERRUPTED
+    return EXIT_PASS if all(row.caught for row in rows) else EXIT_CHECK_FAILED
+
+
+def run_all(asked: Sequence[Sabotage], request: Request, run: Callable[[Request], Outcome]) -> list[Row]:
+    """One run each, told as it ends; fewer rows than asked for when the user interrupted."""
+    width = max(len(one.name) for one in asked)
+    rows: list[Row] = []
+    for sabotage in asked:
+        outcome = run(replace(request, sabotage=sabotage.name))
+        if outcome.exit_code == INTERRUPTED:
+            say("selftest: interrupted")
+            return rows
+        rows.append(judge(sabotage, outcome))
+        tell(rows[-1], width, outcome)
+    caught = sum(row.caught for row in rows)
+    say(f"{caught} of {len(rows)} sabotages caught as declared, {sum(row.seconds for row in rows):.0f} s")
+    return rows
+
+
+def tell(row: Row, width: int, outcome: Outcome) -> None:
+    """A line of the table; below it what was not as declared."""
+    what = [*row.red, *([] if row.ended_in is None else [f"ended in {row.ended_in}"])]
+    word = "CAUGHT" if row.caught else "WRONG "
+    say(f"{word}  {row.sabotage.name:<{width}}  {row.seconds:5.1f} s  {', '.join(what) or 'nothing'}")
+    for problem in row.problems:
+        say(f"{'':<{len(word) + 2}}{problem}")
+    if row.problems:
+        say(f"{'':<{len(word) + 2}}see {outcome.run_dir}")
+
+
+def document(rows: Sequence[Row]) -> dict[str, object]:
+    """The table as one JSON document."""
+    return {
+        "schema": 1,
+        "rows": [
+            {
+                "sabotage": row.sabotage.name,
+                "declared": list(row.sabotage.fails),
+                "red": list(row.red),
+                "ended_in": row.ended_in,
+                "seconds": row.seconds,
+                "caught": row.caught,
+                "problems": list(row.problems),
+            }
+            for row in rows
+        ],
+    }

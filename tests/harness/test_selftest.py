@@ -1,0 +1,129 @@
+"""The selftest's judgement: too few red checks, too many, another end or other words are all not as declared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from event_factory import Fields, edited, failure, passing_run, run_config, the
+
+from harness.cli import build_parser
+from harness.models import ModelChoice
+from harness.report.verdict import Outcome, judge_run
+from harness.request import Request
+from harness.sabotage import Sabotage, selftest
+from harness.sabotage.judgement import judge
+from harness.sabotage.selftest import document, run_all
+
+PAUSED = Sabotage("left-paused", "as declared", "trainer", ("engine.not-paused",), ("is paused",))
+
+
+def paused(run: list[Fields]) -> None:
+    the(run, "observed", version=4)["engines"][0]["paused"] = True
+
+
+def unlabelled(run: list[Fields]) -> None:
+    the(run, "observed", version=2)["engines"][0]["engine_label"] = "1"
+
+
+def outcome(*changes: Any, sabotage: str | None = "left-paused") -> Outcome:
+    config = run_config(sabotage=sabotage)
+    run = passing_run(config)
+    for change in changes:
+        run = edited(run, change)
+    return judge_run(run, config)
+
+
+def test_exactly_the_declared_check_in_the_declared_words_is_caught() -> None:
+    row = judge(PAUSED, outcome(paused))
+    assert (row.caught, row.red, row.problems) == (True, ("engine.not-paused",), ())
+
+
+def test_too_few_is_wrong() -> None:
+    row = judge(PAUSED, outcome())
+    assert not row.caught
+    assert "not red: engine.not-paused" in row.problems
+    assert "exit status 0" in row.problems
+
+
+def test_too_many_is_wrong() -> None:
+    assert judge(PAUSED, outcome(paused, unlabelled)).problems == ("red as well: policy.versions-advance",)
+
+
+def test_other_words_are_wrong() -> None:
+    silent = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), ("the moon",))
+    assert judge(silent, outcome(paused)).problems == ("says nothing of 'the moon'",)
+
+
+def test_words_of_a_passed_check_do_not_count() -> None:
+    proud = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), ("mean reward",))
+    assert not judge(proud, outcome(paused)).caught
+
+
+def test_another_end_is_wrong() -> None:
+    def ends(run: list[Fields]) -> None:
+        run.append(failure().model_dump(mode="json"))
+
+    row = judge(PAUSED, outcome(paused, ends))
+    assert row.ended_in is not None
+    assert f"ended in {row.ended_in}, declared no failure" in row.problems
+    declared = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), ("is paused",), ends_in=row.ended_in)
+    assert judge(declared, outcome(paused, ends)).caught
+    assert "ended in no failure" in judge(declared, outcome(paused)).problems[0]
+
+
+def test_a_verdict_that_does_not_say_so_is_wrong() -> None:
+    assert judge(PAUSED, outcome(paused, sabotage=None)).problems == ("the verdict says that the sabotage was None",)
+
+
+def request(tmp_path: Path) -> Request:
+    return Request(stack="cpu", model=ModelChoice("tiny", "tiny"), root=tmp_path, quiet=True)
+
+
+def test_each_gets_a_run_of_its_own_and_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[str | None] = []
+
+    def run(one: Request) -> Outcome:
+        asked.append(one.sabotage)
+        return outcome(paused, sabotage=one.sabotage)
+
+    other = Sabotage("weights-without-label", "", "trainer", ("policy.versions-advance",), ("label",))
+    rows = run_all([PAUSED, other], request(tmp_path), run)
+    assert asked == ["left-paused", "weights-without-label"]
+    assert [row.caught for row in rows] == [True, False]
+    told = capsys.readouterr().err
+    assert "CAUGHT  left-paused" in told
+    assert "not red: policy.versions-advance" in told
+    assert "1 of 2 sabotages caught as declared" in told
+    [first, second] = json.loads(json.dumps(document(rows)))["rows"]
+    assert (first["caught"], second["red"]) == (True, ["engine.not-paused"])
+
+
+def test_an_interrupt_ends_the_whole(tmp_path: Path) -> None:
+    def run(one: Request) -> Outcome:
+        def interrupted(run: list[Fields]) -> None:
+            event = failure().model_dump(mode="json")
+            event["error"] |= {"kind": "interrupted", "exit_code": 130}
+            run.append(event)
+
+        return outcome(interrupted, sabotage=one.sabotage)
+
+    assert run_all([PAUSED, PAUSED], request(tmp_path), run) == []
+
+
+@pytest.mark.parametrize(("caught", "status"), [(True, 0), (False, 1)])
+def test_a_row_that_is_not_as_declared_is_the_exit_status(
+    caught: bool, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(one: Request) -> Outcome:
+        change = [unlabelled] if caught else [paused]
+        assert (one.steps, one.quiet, one.deadlines.refit_s) == (selftest.STEPS, True, selftest.REFIT_S)
+        return outcome(*change, sabotage=one.sabotage)
+
+    declared = Sabotage("weights-without-label", "", "trainer", ("policy.versions-advance",), ("label",))
+    monkeypatch.setattr(selftest, "run_once", run)
+    monkeypatch.setattr(selftest, "named", lambda _name: declared)
+    args = build_parser().parse_args(["selftest", "--sabotage", "weights-without-label"])
+    assert selftest.selftest(args) == status
