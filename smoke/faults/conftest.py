@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from smoke.faults.record import Record, write
 from smoke.faults.stage import Stage
 
 RECORD = pytest.StashKey[Record]()
-BEGAN = pytest.StashKey[float]()
 BYSTANDERS = ("vllm-rs serve tiny", "VLLM::EngineCore", "python -m dynamo.frontend", "etcd --data-dir")
 
 
@@ -28,13 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RECORD] = Record()
-    config.stash[BEGAN] = time.monotonic()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     record = session.config.stash[RECORD]
     if session.config.getoption("--write") and record.injections:
-        write(record, time.monotonic() - session.config.stash[BEGAN])
+        write(record)
 
 
 @pytest.fixture(scope="session")

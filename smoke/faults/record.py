@@ -47,11 +47,11 @@ class Record:
         self.injections.append(Injection(fault, case))
         return self.injections[-1]
 
-    def page(self, seconds: float) -> str:
+    def page(self) -> str:
         rows = sorted(self.injections, key=lambda one: one.fault)
-        return "\n".join([HEAD, *_table(self._numbers(seconds)), "", *_table([COLUMNS, *map(_row, rows)]), ""])
+        return "\n".join([HEAD, *_table(self._numbers()), "", *_table([COLUMNS, *map(_row, rows)]), ""])
 
-    def _numbers(self, seconds: float) -> list[tuple[str, ...]]:
+    def _numbers(self) -> list[tuple[str, ...]]:
         """What was counted and measured, each with its name."""
         right = [one for one in self.injections if one.seconds is not None]
         delays = [one.seconds for one in right if one.seconds is not None and not one.recovered]
@@ -62,7 +62,6 @@ class Record:
             ("median seconds to detection", f"{statistics.median(delays):.1f}" if delays else "-"),
             ("slowest detection in seconds", f"{max(delays):.1f}" if delays else "-"),
             ("survivors", str(sum(one.survivors for one in self.injections))),
-            ("the whole suite", f"{seconds / 60:.1f} min"),
             ("machine", machine()),
         ]
 
@@ -85,5 +84,5 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.machine()}, {gpu}"
 
 
-def write(record: Record, seconds: float, page: Path = PAGE) -> None:
-    page.write_text(record.page(seconds), encoding="utf-8")
+def write(record: Record, page: Path = PAGE) -> None:
+    page.write_text(record.page(), encoding="utf-8")

@@ -24,7 +24,7 @@ def labels(outcome: Outcome) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("fault", "sabotage", "says"),
-    [("F01", "unknown-name", r"status 500.*nobody\.weight"), ("F02", "refused-update", r"status 500.*float31")],
+    [("F01", "unknown-name", r"status 500.*layers\.0\.nobody"), ("F02", "refused-update", r"status 500.*float31")],
 )
 def test_an_update_that_fails_poisons_the_engine(
     fault: str, sabotage: str, says: str, stage: Callable[..., Stage], record: Record

@@ -19,14 +19,13 @@ def record() -> Record:
 
 
 def test_it_counts_and_measures() -> None:
-    page = record().page(120.0)
+    page = record().page()
     for row in (
         "| faults provoked | 4 |",
         "| ended as they must | 4: 3 detected, 1 recovered from |",
         "| median seconds to detection | 2.0 |",
         "| slowest detection in seconds | 4.0 |",
         "| survivors | 0 |",
-        "| the whole suite | 2.0 min |",
         "| F09 | second | 4.0 | exit 40, service-died |",
         "| F12 | etcd stopped | - | recovered: pass |",
     ):
@@ -37,7 +36,7 @@ def test_what_was_not_detected_shows_and_survivors_are_added_up() -> None:
     made = record()
     missed = made.begin("F01", "unknown name")
     missed.survivors = 2
-    page = made.page(60.0).splitlines()
+    page = made.page().splitlines()
     assert "| ended as they must | 4: 3 detected, 1 recovered from |" in page
     assert "| faults provoked | 5 |" in page
     assert "| survivors | 2 |" in page
@@ -45,7 +44,7 @@ def test_what_was_not_detected_shows_and_survivors_are_added_up() -> None:
 
 
 def test_every_table_is_one_and_nothing_is_known_of_nothing(tmp_path: Path) -> None:
-    write(Record(), 0.0, tmp_path / "page.md")
+    write(Record(), tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     assert "| median seconds to detection | - |" in page
     tables = [block.splitlines() for block in page.split("\n\n") if block.startswith("|")]
