@@ -85,6 +85,7 @@ DIALECTS: dict[str, tuple[Program | Parser, ...]] = {
                 "--enforce-eager",
                 "--weight-transfer-config",
                 "--tensor-parallel-size",
+                "--worker-extension-cls",
             ),
         ),
         Program(

@@ -18,7 +18,7 @@ from scripts.repro.comparison import Level, compare
 from scripts.repro.difference import first_difference
 from scripts.repro.explaining import by_diffoscope, explained
 
-PLACES = (Path("/work/one"), Path("/work/another"))
+PLACES = (Path("/site/one"), Path("/site/another"))
 MIB = 1 << 20
 NOW = 1_790_000_950.0
 
@@ -46,7 +46,7 @@ def test_a_file_that_only_goes_on_parts_at_the_other_ones_end() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "looks"),
     [
-        (b"\0/work/one/src/lib.rs\0", b"\0/work/another/src/lib.rs\0", "a path"),
+        (b"\0/site/one/src/lib.rs\0", b"\0/site/another/src/lib.rs\0", "a path"),
         (b"built 2026-11-29T18:12:01Z.", b"built 2026-11-29T18:12:07Z.", "a date"),
         (b"(main, Nov 29 2026, 18:12:01)", b"(main, Nov 30 2026, 00:00:01)", "a date"),
         (struct.pack("<I", 1_790_000_000), struct.pack("<I", 1_790_000_900), "a date"),
@@ -90,13 +90,13 @@ def test_wheels_with_the_same_files_differ_in_their_looks(tmp_path: Path, change
 
 
 def test_every_member_that_differs_is_named(tmp_path: Path) -> None:
-    one = archive(tmp_path / "1" / "x.whl", {**FILES, "only.py": b"", "c.so": b"\0/work/one/c\0"})
-    other = archive(tmp_path / "2" / "x.whl", {**FILES, "new.py": b"", "b.py": b"bb", "c.so": b"\0/work/another/c\0"})
+    one = archive(tmp_path / "1" / "x.whl", {**FILES, "only.py": b"", "c.so": b"\0/site/one/c\0"})
+    other = archive(tmp_path / "2" / "x.whl", {**FILES, "new.py": b"", "b.py": b"bb", "c.so": b"\0/site/another/c\0"})
     assert explained(one, other, PLACES) == [
         "only.py: only in the first",
         "new.py: only in the second",
         "b.py: first at byte 1: the end of the file against 'bb', 1 against 2 bytes",
-        "c.so: first at byte 7: '/work/one/c' against '/work/another/c', which looks like a path, 13 against 17 bytes, "
+        "c.so: first at byte 7: '/site/one/c' against '/site/another/c', which looks like a path, 13 against 17 bytes, "
         "it holds the folder that it was built in",
     ]
 
