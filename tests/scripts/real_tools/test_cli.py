@@ -114,7 +114,7 @@ def test_a_machine_without_the_stacks_python_is_status_10(project: Project) -> N
     assert status == 10
     assert isinstance(error, dict)
     assert error["kind"] == "doctor"
-    assert "/uv python install 3.99" in str(error["hint"])
+    assert "uv python install 3.99" in str(error["hint"])
 
 
 def test_a_full_disk_says_so_and_what_to_do() -> None:
