@@ -96,7 +96,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "the last refit's update names a parameter that the model does not have",
         "trainer",
         (),
-        ("status 500", "nobody.weight"),
+        ("status 500", "nobody"),
         ends_in="refit",
     ),
     Sabotage(
