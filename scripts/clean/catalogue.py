@@ -26,7 +26,7 @@ _MODEL = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}")
 _LINK = "a link: what it leads to is not this project's to delete"
 _LOOKED_INTO: Mapping[str, Scope] = {
     ".cache": "cache",
-    **{f".cache/{name}": "cache" for name in ("sources", "git", "built", "work", "models", "repro", "state")},
+    **{f".cache/{name}": "cache" for name in ("sources", "git", "built", "compile", "models", "repro", "state")},
     "runs": "runs",
     "dist": "all",
     ".nox": "all",
@@ -102,8 +102,8 @@ def _cache(root: Path, needed: Needed) -> Iterator[Item]:
             yield _pinned(f".cache/git/{name}", "a git source", pin, needed)
     for name in entries(root, ".cache/built"):
         yield Item(f".cache/built/{name}", "cache", "products of a build", _ANY_BUILD, needed.built.get(name))
-    for name in entries(root, ".cache/work"):
-        yield Item(f".cache/work/{name}", "cache", "where a build worked", (f"{name}.lock",))
+    for name in entries(root, ".cache/compile"):
+        yield Item(f".cache/compile/{name}", "cache", "where a build worked", (f"{name}.lock",))
     for name in entries(root, ".cache/models"):
         yield _model(name, needed)
     for name in entries(root, ".cache"):

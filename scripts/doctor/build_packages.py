@@ -32,7 +32,7 @@ def _index(subject: Subject) -> Finding:
         closed.append("pip.conf's no-index")
     index = environ.get("UV_DEFAULT_INDEX") or environ.get("UV_INDEX_URL") or environ.get("PIP_INDEX_URL")
     index = index or settings.get("index-url")
-    found = [f"index {'closed by ' + ', '.join(closed) if closed else index or 'https://pypi.org/simple'}"]
+    found = [f"index closed by {', '.join(closed)}" if closed else f"index {index or 'of the installers themselves'}"]
     found += [f"wheelhouse {', '.join(links)}"] if links else []
     found += [f"not there: {', '.join(gone)}"] if gone else []
     shown = "; ".join(found)

@@ -1,6 +1,6 @@
 """Recipes: what is built from source, as data (`plan`), by content (`key`), and for real (`run`).
 
-    stack.toml + sources + the machine's tools -> plan -> steps in .cache/work/<stack>/<recipe>/ -> .cache/built/<key>/
+    stack.toml + sources + tools of the machine -> plan -> steps in .cache/compile/<stack>/<recipe>/ -> .cache/built/<key>/
 
 `plan` and `key` are pure. Only `run` compiles; only `toolchain.find` asks the machine. Knows nothing of `dist/`, of
 manifests or of the run plane.
@@ -110,4 +110,4 @@ def jobs(name: RecipeName, stack: Stack, resources: Resources, override: int | N
 
 def work_folder(layout: Layout, name: RecipeName) -> Path:
     """Where a recipe works; emptied before each build."""
-    return layout.cache / "work" / layout.stack / name
+    return layout.cache / "compile" / layout.stack / name

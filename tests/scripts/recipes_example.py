@@ -17,7 +17,7 @@ STACK = pins.load(LAYOUT.stack_file)
 VLLM = "e74fc3f1b06258e25519a5d5ed4d9a1b05d9a1cb"
 DYNAMO = "fc556d992cd2525eaf6ae0f612f31a46db2e5a7b"
 EPOCH = 1785859200
-WORK = Path("/builder/smokestack/.cache/work/prime-rl")
+WORK = Path("/builder/smokestack/.cache/compile/prime-rl")
 BIG = Resources(cores=64, memory=512 * GIB)
 
 MACHINE = Toolchain(

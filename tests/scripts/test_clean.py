@@ -119,11 +119,11 @@ def test_it_lists_then_deletes_and_says_what_was_freed(project: Project, console
 )
 def test_scopes(project: Project, console: Console, chosen: dict[str, bool], expected: set[str]) -> None:
     run_folder(project)
-    make(project.layout.cache / "work" / "mini")
+    make(project.layout.cache / "compile" / "mini")
     for folder in (project.layout.dist, project.layout.environment, project.layout.cache / "models" / "tiny-1234"):
         make(folder)
     every = {
-        "cache": {".cache/work/mini"},
+        "cache": {".cache/compile/mini"},
         "runs": {f"runs/{RUN}"},
         "all": {"dist/mini", ".venv-mini", ".cache/models/tiny-1234", *pinned(project)},
     }
@@ -266,14 +266,14 @@ def test_a_run_without_a_verdict_stays_while_an_environment_is_in_use(project: P
 @pytest.mark.parametrize(
     ("lock", "stays"),
     [
-        ("mini.lock", {"dist/mini", ".venv-mini", ".cache/work/mini", f".cache/sources/{'f' * 64}", ".cache/logs"}),
+        ("mini.lock", {"dist/mini", ".venv-mini", ".cache/compile/mini", f".cache/sources/{'f' * 64}", ".cache/logs"}),
         ("mini.in-use", {"dist/mini", ".venv-mini", ".cache/stack-mini-000000000000", ".cache/models/tiny-1234"}),
         (f"git-vllm-{REVISION}.lock", {f".cache/git/vllm-{REVISION}", f".cache/sources/{'f' * 64}"}),
     ],
 )
 def test_what_a_command_works_with_stays(project: Project, console: Console, lock: str, stays: set[str]) -> None:
     every = (
-        *(".cache/work/mini", f".cache/sources/{'f' * 64}", ".cache/logs", ".cache/stack-mini-000000000000"),
+        *(".cache/compile/mini", f".cache/sources/{'f' * 64}", ".cache/logs", ".cache/stack-mini-000000000000"),
         *("dist/mini", ".venv-mini", ".cache/models/tiny-1234", f".cache/git/vllm-{REVISION}"),
     )
     for path in every:

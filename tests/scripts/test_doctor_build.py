@@ -240,7 +240,7 @@ PIP = "/usr/bin/python3 -m pip config list --disable-pip-version-check"
 @pytest.mark.parametrize(
     ("environ", "status", "words"),
     [
-        ({}, "ok", "index https://pypi.org/simple"),
+        ({}, "ok", "index of the installers themselves"),
         ({"PIP_INDEX_URL": "https://mirror/simple"}, "ok", "index https://mirror/simple"),
         ({"PIP_NO_INDEX": "1"}, "fail", "closed by PIP_NO_INDEX; no wheelhouse"),
         ({"UV_OFFLINE": "1", "UV_FIND_LINKS": "/wheels"}, "warn", "1 of 1 are not in it (torch==2.13.0+cu130)"),

@@ -60,7 +60,7 @@ DOES_NOT: dict[str, Callable[[], RecipePlan]] = {
     "where torch comes from": lambda: plan(
         "vllm", machine=replace(MACHINE, torch_arguments=("--torch-backend", "cu130"))
     ),
-    "the folder": lambda: plan("vllm", work=Path("/somewhere else/=quite=/.cache/work/prime-rl")),
+    "the folder": lambda: plan("vllm", work=Path("/somewhere else/=quite=/.cache/compile/prime-rl")),
     "the project's folder": lambda: plan(
         "vllm",
         machine=replace(
@@ -70,7 +70,7 @@ DOES_NOT: dict[str, Callable[[], RecipePlan]] = {
             tool_python="/other root/.nox/tool/bin/python",
             build_lock=Path("/other root/stacks/prime-rl/build.lock"),
         ),
-        work=Path("/other root/.cache/work/prime-rl"),
+        work=Path("/other root/.cache/compile/prime-rl"),
     ),
     "where Python is": lambda: plan("vllm", machine=replace(MACHINE, python="/opt/python/bin/python3.12")),
     "where CUDA is": lambda: plan("vllm", machine=replace(MACHINE, cuda_home="/opt/cuda")),

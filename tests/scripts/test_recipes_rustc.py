@@ -27,8 +27,8 @@ def rewritten(call: list[str], out: Path, remaps: list[str] | None = None, packa
 
 
 def test_paths_are_remapped_by_appended_flags(tmp_path: Path) -> None:
-    call = rewritten(CALL, tmp_path, ["/home/me/.cargo=/build/cargo", "/home/me/work=/build"])
-    assert call[-2:] == ["--remap-path-prefix=/home/me/.cargo=/build/cargo", "--remap-path-prefix=/home/me/work=/build"]
+    call = rewritten(CALL, tmp_path, ["/home/me/.cargo=/build/cargo", "/home/me/here=/build"])
+    assert call[-2:] == ["--remap-path-prefix=/home/me/.cargo=/build/cargo", "--remap-path-prefix=/home/me/here=/build"]
 
 
 def test_everything_else_that_cargo_says_stays(tmp_path: Path) -> None:

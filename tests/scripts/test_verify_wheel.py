@@ -413,7 +413,7 @@ def test_tests_inside_dynamos_packages_are_upstreams_own() -> None:
 
 
 def test_a_path_of_the_machine_that_built_it(tmp_path: Path) -> None:
-    told = problems(make(tmp_path, {**FILES, "demo/built.py": f"WHERE = '{BUILDS}/work/x.c'".encode()}))
+    told = problems(make(tmp_path, {**FILES, "demo/built.py": f"WHERE = '{BUILDS}/here/x.c'".encode()}))
     assert told == {("demo/built.py", "has the folder of this machine's builds in it")}
 
 

@@ -41,7 +41,7 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def target(layout: Layout) -> Path:
-    return layout.cache / "work" / "test" / "vllm"
+    return layout.cache / "compile" / "test" / "vllm"
 
 
 def files(folder: Path) -> list[Path]:
