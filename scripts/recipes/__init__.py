@@ -1,6 +1,6 @@
 """Recipes: what is built from source, as data (`plan`), by content (`key`), and for real (`run`).
 
-    stack.toml + sources + tools of the machine -> plan -> steps in .cache/compile/<stack>/<recipe>/ -> .cache/built/<key>/
+    stack.toml + sources + the machine's tools -> plan -> steps in .cache/compile/STACK/RECIPE/ -> .cache/built/KEY/
 
 `plan` and `key` are pure. Only `run` compiles; only `toolchain.find` asks the machine. Knows nothing of `dist/`, of
 manifests or of the run plane.
