@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,20 @@ def test_a_failed_install_is_a_failure_whatever_was_selected(suites: list[Part])
     assert run_all([suites[0], failed, suites[2]], []) == 20
 
 
-def test_every_folder_of_tests_is_in_a_suite() -> None:
-    named = {argument for part in PARTS for argument in part.argv}
-    folders = {path.parent.relative_to(PROJECT_ROOT) for path in PROJECT_ROOT.glob("tests/*/**/test_*.py")} | {
-        Path("smoke")
-    }
+def test_every_file_of_tests_is_in_exactly_one_suite() -> None:
+    folders = (PROJECT_ROOT / "smoke", PROJECT_ROOT / "tests")
+    files = {path.relative_to(PROJECT_ROOT) for folder in folders for path in folder.rglob("test_*.py")}
     # The payload's tests are named by `payload_tests`, which runs them in the stack's environment.
-    assert {str(folder) for folder in folders} <= named | {"tests/payload"}
-    assert {str(path.relative_to(PROJECT_ROOT)) for path in PROJECT_ROOT.glob("tests/test_*.py")} <= named
-    assert "scripts.payload_tests" in named
+    ours = {file for file in files if not file.is_relative_to("tests/payload")}
+    assert {file: sum(_has(part, file) for part in PARTS) for file in ours} == dict.fromkeys(ours, 1)
+    assert any("scripts.payload_tests" in part.argv for part in PARTS)
+
+
+def _has(part: Part, file: Path) -> bool:
+    """Whether a suite names the file or a folder that it is in, and does not ignore it."""
+    ignored = {value for option, value in pairwise(part.argv) if option == "--ignore"}
+    above = {str(path) for path in (file, *file.parents)}
+    return bool(above & set(part.argv) - ignored) and not above & ignored
 
 
 def test_an_order_to_stop_is_the_suites_own_business_and_is_waited_for(tmp_path: Path) -> None:

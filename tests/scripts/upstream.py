@@ -15,6 +15,9 @@ from scripts.layout import Layout
 from scripts.stackfile import GitSource
 
 EPOCH = 1_700_000_000
+DEEP = Path("third_party", "middle", "below", "deep")
+"""The file of the innermost submodule of `with_submodules`."""
+
 FILES = {"run.sh": "#!/bin/sh\n", "src/main.c": "int main(void) { return 0; }\n", ".gitignore": "build/\n"}
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": os.devnull,

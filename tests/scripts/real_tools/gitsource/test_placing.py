@@ -16,21 +16,6 @@ from scripts.gitsource import obtain, place
 from scripts.layout import Layout
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    upstream.isolate(monkeypatch, tmp_path / "gitconfig")
-
-
-@pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
-    return upstream.simple(tmp_path_factory.mktemp("up") / "vllm")
-
-
-@pytest.fixture(scope="module")
-def nest(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
-    return upstream.with_submodules(tmp_path_factory.mktemp("nest"))
-
-
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     """A project that is a repository itself, as ours is."""

@@ -16,27 +16,6 @@ from scripts.layout import Layout
 from scripts.stackfile import GitSource, NestedSource
 
 
-@pytest.fixture(autouse=True)
-def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    upstream.isolate(monkeypatch, tmp_path / "gitconfig")
-    return tmp_path / "gitconfig"
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "the project", "test")
-
-
-@pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
-    return upstream.simple(tmp_path_factory.mktemp("up") / "vllm")
-
-
-@pytest.fixture(scope="module")
-def nest(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
-    return upstream.with_submodules(tmp_path_factory.mktemp("nest"))
-
-
 def test_exactly_the_revision_is_fetched_by_its_id(layout: Layout, vllm: Upstream, console: Console) -> None:
     revision = git(vllm.folder, "rev-parse", "main~1")
     found = obtain(layout, "vllm", pinned(vllm, revision), console)

@@ -22,16 +22,6 @@ from scripts.stackfile import GitSource
 REVISION = "1" * 40
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    upstream.isolate(monkeypatch, tmp_path / "gitconfig")
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "project", "test")
-
-
 class _Refusing(http.server.BaseHTTPRequestHandler):
     """Answers with the status that the address names."""
 
