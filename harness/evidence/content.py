@@ -27,14 +27,13 @@ def weights_covered(run: Timeline, want: Expectation) -> Findings:
         means="what the trainer sends is not what the engine's model has",
     )
     ready = run.require(events.TrainerReady, findings)
-    before = [item for item in run.require(events.Observed, findings) if item.version == events.BEFORE_TRANSFER]
-    if not ready or not before:
-        findings.missing += [] if before else ["no observation before transfer 0"]
+    before = _before_transfer(run, findings)
+    if not ready or before is None:
         return findings
     first = _first_transfer(run)
-    if first is not None and max(run.position(ready[0]), run.position(before[0])) > first:
+    if first is not None and max(run.position(ready[0]), run.position(before)) > first:
         findings.wrong.append("names were compared only after the first transfer")
-    ranks = held_by_ranks(before[0].engines, want, "before transfer 0", findings)
+    ranks = held_by_ranks(before.engines, want, "before transfer 0", findings)
     for where, parameters in ranks:
         _cover(where, ready[0], parameters, findings)
     if ranks:
@@ -77,19 +76,17 @@ def weights_destroyed(run: Timeline, want: Expectation) -> Findings:
         means="the engine was not destroyed before the first transfer: what it serves may not be what was sent",
     )
     destroyed = run.require(events.Destroyed, findings)
-    before = [item for item in run.require(events.Observed, findings) if item.version == events.BEFORE_TRANSFER]
-    if not destroyed or not before:
-        findings.missing += [] if before else ["no observation before transfer 0"]
+    before = _before_transfer(run, findings)
+    if not destroyed or before is None:
         return findings
     first, place = _first_transfer(run), run.position(destroyed[0])
-    if place < run.position(before[0]) or (first is not None and place > first):
+    if place < run.position(before) or (first is not None and place > first):
         findings.wrong.append("it was not destroyed between the first observation and transfer 0")
-    gaps = _changes("destroyed", before[0].engines, destroyed[0].engines, findings)
-    findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
+    gaps = _visible_changes("destroyed", before.engines, destroyed[0].engines, findings)
     after = dict(held_by_ranks(destroyed[0].engines, want, "after the destruction", findings))
     gone = nothing = 0
-    for where, parameters in held_by_ranks(before[0].engines, want, "before transfer 0", findings):
-        for name, (old, new) in pairs(parameters, after.get(where, ())).items():
+    for where, parameters in held_by_ranks(before.engines, want, "before transfer 0", findings):
+        for name, (old, new) in pairs(f"destroyed: {where}", parameters, after.get(where, ()), findings).items():
             if not (is_evidence(old.sha256) and is_evidence(new.sha256)):
                 nothing += 1
             elif old.sha256 == new.sha256 and old.sha256 != of_zeros(old):
@@ -149,8 +146,7 @@ def weights_restored(run: Timeline, want: Expectation) -> Findings:
         findings.missing += [] if final else [f"no observation at version {last}"]
         return findings
     _require_turns(run, final[-1], sent, stages, findings)
-    gaps = _changes("perturbed", final[-1].engines, stages["perturbed"].engines, findings)
-    findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
+    gaps = _visible_changes("perturbed", final[-1].engines, stages["perturbed"].engines, findings)
     _require_all_changed(final[-1].engines, stages["perturbed"].engines, want, findings)
     _require_same(final[-1].engines, stages["restored"].engines, want, findings)
     if gaps:
@@ -179,7 +175,7 @@ def _require_all_changed(
 ) -> None:
     there = dict(held_by_ranks(after, want, "perturbed", findings))
     for where, parameters in held_by_ranks(before, want, "before the perturbation", findings):
-        for name, (old, new) in pairs(parameters, there.get(where, ())).items():
+        for name, (old, new) in pairs(f"perturbed: {where}", parameters, there.get(where, ()), findings).items():
             if is_evidence(old.sha256) and old.sha256 == new.sha256:
                 findings.wrong.append(f"perturbed: {where}{name} is what it was")
 
@@ -203,33 +199,44 @@ def _require_same(
     for where, parameters in held_by_ranks(before, want, "before the perturbation", findings):
         changed = [
             name
-            for name, (old, new) in pairs(parameters, there.get(where, ())).items()
+            for name, (old, new) in pairs(f"restored: {where}", parameters, there.get(where, ()), findings).items()
             if is_evidence(old.sha256) and old.sha256 != new.sha256
         ]
         findings.wrong += [f"restored: {where}{name} is not what it was" for name in changed]
 
 
-def _changes(
+def _visible_changes(
     what: str,
     before: Sequence[events.EngineObservation],
     after: Sequence[events.EngineObservation],
     findings: Findings,
 ) -> list[Gap]:
-    """The largest change of each engine's probes."""
+    """The largest change of each engine's probes, which has to show."""
     earlier = {engine.admin_url: engine for engine in before}
     if earlier.keys() != {engine.admin_url for engine in after}:
         findings.missing.append(f"{what}: not the same engines were observed")
-    return [
+    gaps = [
         gap
         for engine in after
         if engine.admin_url in earlier
         for gap in largest_change(what, earlier[engine.admin_url].probes, engine.probes, findings)
     ]
+    findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
+    return gaps
 
 
 def _tied(run: Timeline, findings: Findings) -> dict[str, str]:
     ready = run.require(events.TrainerReady, findings)
     return dict(ready[0].tied) if ready else {}
+
+
+def _before_transfer(run: Timeline, findings: Findings) -> events.Observed | None:
+    """The first observation of the stack as it was started; None, and noted, without one."""
+    found = (item for item in run.require(events.Observed, findings) if item.version == events.BEFORE_TRANSFER)
+    first = next(found, None)
+    if first is None:
+        findings.missing.append("no observation before transfer 0")
+    return first
 
 
 def _first_transfer(run: Timeline) -> int | None:

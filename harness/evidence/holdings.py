@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness import events
-from harness.evidence.check import Expectation, Findings, counted
+from harness.evidence.check import Expectation, Findings, counted, listing
 
 EMPTY = hashlib.sha256(b"").hexdigest()
 """The digest of nothing."""
@@ -43,6 +43,8 @@ class Comparison:
     ) -> None:
         """Each of the engine's parameters against the trainer's of that name; a tied one against what it is tied to."""
         known = {item.name: item for item in reference}
+        told = {self.tied.get(parameter.name, parameter.name) for parameter in parameters}
+        _note_untold(where, known.keys() - told, self.findings)
         for parameter in parameters:
             ours = known.get(self.tied.get(parameter.name, parameter.name))
             if ours is None:
@@ -79,11 +81,20 @@ def held_by_ranks(
 
 
 def pairs(
-    before: Sequence[events.HeldParameter], after: Sequence[events.HeldParameter]
+    place: str,
+    before: Sequence[events.HeldParameter],
+    after: Sequence[events.HeldParameter],
+    findings: Findings,
 ) -> dict[str, tuple[events.HeldParameter, events.HeldParameter]]:
-    """Parameters by name as they were and as they are, as far as they are there both times."""
+    """Parameters by name as they were and as they are; notes those that the engine no longer tells of."""
     now = {parameter.name: parameter for parameter in after}
+    _note_untold(place, {old.name for old in before if after} - now.keys(), findings)
     return {old.name: (old, now[old.name]) for old in before if old.name in now}
+
+
+def _note_untold(place: str, names: set[str], findings: Findings) -> None:
+    if names:
+        findings.missing.append(f"{place}{counted(len(names), 'parameter')} not told of: {listing(sorted(names))}")
 
 
 def is_evidence(sha256: str | None) -> bool:

@@ -194,6 +194,16 @@ def forget_one(run: list[Fields]) -> None:
     the(run, "weights", version=2)["parameters"].pop()
 
 
+def untold(event: tuple[str, dict[str, Any]], name: str) -> Edit:
+    """The engine does not tell of one parameter."""
+
+    def change(run: list[Fields]) -> None:
+        [ranks] = [engine["ranks"] for engine in the(run, event[0], **event[1])["engines"]]
+        ranks[0] = [parameter for parameter in ranks[0] if parameter["name"] != name]
+
+    return change
+
+
 def undestroyed(run: list[Fields]) -> None:
     before = the(run, "observed", version=-1)["engines"][0]["probes"]
     the(run, "destroyed")["engines"][0]["probes"] = before
@@ -284,18 +294,21 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("policy.weights-destroyed", "after transfer 0", move_to_end("destroyed")),
     ("policy.weights-destroyed", "before the first look", move_to_start("destroyed")),
     ("policy.weights-destroyed", "the engine did not tell", put_observed(DESTROYED, ranks=[])),
+    ("policy.weights-destroyed", "the engine told of one less", untold(DESTROYED, NORM)),
     ("policy.weights-destroyed", "no evidence", drop("destroyed")),
     ("policy.weights-digests", "one bit in a small tensor", put_parameter(AT_2, NORM, sha256=OTHER)),
     ("policy.weights-digests", "in a repacked one", put_parameter(AT_2, PROJECTION, sha256=OTHER)),
     ("policy.weights-digests", "in the output head alone", put_parameter(AT_2, HEAD, sha256=OTHER)),
     ("policy.weights-digests", "the trainer told nothing", drop("weights", version=2)),
     ("policy.weights-digests", "the trainer knows one less", forget_one),
+    ("policy.weights-digests", "the engine told of one less", untold(AT_2, NORM)),
     ("policy.weights-digests", "the engine did not tell", put_engine(2, ranks=[])),
     ("policy.weights-restored", "the perturbation does not show", unperturbed),
     ("policy.weights-digests", "one bit in the perturbed weights", put_parameter(PERTURBED, NORM, sha256=OTHER)),
     ("policy.weights-restored", "a number is a bit off", shift_restored),
     ("policy.weights-restored", "one parameter was not perturbed", one_unperturbed),
     ("policy.weights-restored", "one parameter did not return", put_parameter(RESTORED, EMBEDDING, sha256=OTHER)),
+    ("policy.weights-restored", "the engine told of one less", untold(RESTORED, NORM)),
     ("policy.weights-restored", "seen out of order", swap(PERTURBED[0], PERTURBED[1], RESTORED[1])),
     ("policy.weights-restored", "never restored", drop("perturbation.observed", stage="restored")),
     ("policy.weights-restored", "the trainer told nothing", drop("perturbation", stage="restored")),
