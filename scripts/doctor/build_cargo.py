@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.doctor.host_files import UNFIT, quoted
+from scripts.doctor.host_paths import UNFIT, quoted
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
 from scripts.doctor.subject import Subject
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scripts import indexes
-from scripts.doctor.host_files import quoted
+from scripts.doctor.host_paths import quoted
 from scripts.doctor.locked import BUILD, REQUIREMENTS, versions
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
 from scripts.doctor.subject import Subject

@@ -10,9 +10,11 @@ from scripts.doctor import (
     build_rust,
     build_sources,
     gpu,
-    host_files,
+    host_disk,
     host_git,
     host_memory,
+    host_paths,
+    host_platform,
     host_python,
     host_system,
     runtime,
@@ -20,11 +22,13 @@ from scripts.doctor import (
 from scripts.doctor.registry import Check
 
 CHECKS: tuple[Check, ...] = (
+    *host_platform.CHECKS,
     *host_system.CHECKS,
     *host_python.CHECKS,
     *host_git.CHECKS,
     *host_memory.CHECKS,
-    *host_files.CHECKS,
+    *host_disk.CHECKS,
+    *host_paths.CHECKS,
     *build_sources.CHECKS,
     *build_packages.CHECKS,
     *host_memory.BUILD_CHECKS,

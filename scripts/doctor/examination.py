@@ -16,7 +16,8 @@ from pathlib import Path
 from scripts.doctor import facts
 from scripts.doctor.checks import CHECKS
 from scripts.doctor.facts import StackFacts
-from scripts.doctor.machine import Machine, RealMachine
+from scripts.doctor.machine import Machine
+from scripts.doctor.real_machine import RealMachine
 from scripts.doctor.redact import redacted
 from scripts.doctor.registry import Check, Finding, Result, fail, skip
 from scripts.doctor.subject import Options, Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.doctor import versions
-from scripts.doctor.host_files import quoted
+from scripts.doctor.host_paths import quoted
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
 from scripts.doctor.subject import Subject
 

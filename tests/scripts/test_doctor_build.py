@@ -16,8 +16,8 @@ from scripts.doctor import (
     build_packages,
     build_rust,
     build_sources,
-    host_files,
     host_memory,
+    host_paths,
     host_python,
     interpreters,
 )
@@ -590,4 +590,4 @@ def test_the_nested_sources_are_those_of_the_recipes() -> None:
 
 def test_what_is_refused_of_a_cargo_configuration_is_what_builds_refuse() -> None:
     assert (build_cargo.HARMLESS, build_cargo.OVERRIDDEN) == (cargo_settings._HARMLESS, cargo_settings._OVERRIDDEN)
-    assert host_files.UNFIT.pattern == requirements._UNFIT.pattern
+    assert host_paths.UNFIT.pattern == requirements._UNFIT.pattern

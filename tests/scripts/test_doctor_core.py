@@ -21,7 +21,7 @@ from doctor_fakes import FakeMachine, subject
 
 from scripts.doctor import checks, command_line, examination, examine, facts, failures, redact, report, require
 from scripts.doctor.asking import Questions
-from scripts.doctor.machine import RealMachine
+from scripts.doctor.real_machine import RealMachine
 from scripts.doctor.registry import GROUPS, PURPOSES, Check, Finding, Result, fail, ok, skip, warn
 from scripts.doctor.reports import REPORTS
 from scripts.doctor.subject import Options, Subject

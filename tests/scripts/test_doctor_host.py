@@ -8,7 +8,16 @@ import pytest
 from doctor_fakes import CPU, CUDA, GIB, FakeMachine, look
 
 from harness import scratch
-from scripts.doctor import host_files, host_git, host_memory, host_python, host_system, interpreters
+from scripts.doctor import (
+    host_disk,
+    host_git,
+    host_memory,
+    host_paths,
+    host_platform,
+    host_python,
+    host_system,
+    interpreters,
+)
 from scripts.doctor.asking import Answer
 from scripts.doctor.facts import StackFacts
 from scripts.doctor.machine import Space
@@ -16,9 +25,8 @@ from scripts.doctor.registry import Check
 from scripts.doctor.subject import Options
 from scripts.jobs import Resources
 
-CHECKS = {
-    each.id: each for module in (host_system, host_python, host_git, host_memory, host_files) for each in module.CHECKS
-}
+MODULES = (host_platform, host_system, host_python, host_git, host_memory, host_disk, host_paths)
+CHECKS = {each.id: each for module in MODULES for each in module.CHECKS}
 ROOT = "/home/me/smokestack"
 PYTHON = "(({}), True, '/usr/include/python', {}, True)"
 
@@ -380,7 +388,7 @@ def test_a_long_tmpdir_and_no_other_place_fails() -> None:
 
 def test_the_longest_tmpdir_is_the_one_that_a_run_accepts() -> None:
     longest = scratch._longest_parent()
-    assert longest == host_files.LONGEST_TMPDIR
+    assert longest == host_paths.LONGEST_TMPDIR
 
 
 def test_a_tmpdir_mounted_noexec_stops_builds_only() -> None:

@@ -12,7 +12,7 @@ from doctor_installs import ROOT, SITE, installed
 
 from scripts.doctor import runtime_libraries
 from scripts.doctor.asking import Answer
-from scripts.doctor.machine import RealMachine
+from scripts.doctor.real_machine import RealMachine
 from scripts.doctor.registry import Finding
 from scripts.doctor.runtime_installed import Installed
 from scripts.doctor.subject import Subject

@@ -7,7 +7,7 @@ from doctor_fakes import CPU, CUDA, FakeMachine, look
 
 from scripts.doctor import runtime_limits
 from scripts.doctor.facts import StackFacts
-from scripts.doctor.machine import RealMachine
+from scripts.doctor.real_machine import RealMachine
 
 PROCESSES, LOCKED, OVERCOMMIT, MAPS = runtime_limits.CHECKS
 CARD = "/sys/class/infiniband/mlx5_0/node_type"

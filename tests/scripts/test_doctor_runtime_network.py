@@ -6,7 +6,8 @@ import pytest
 from doctor_fakes import CPU, FakeMachine, look, subject
 
 from scripts.doctor import runtime_network
-from scripts.doctor.machine import RealMachine, Space
+from scripts.doctor.machine import Space
+from scripts.doctor.real_machine import RealMachine
 from scripts.doctor.subject import Subject
 
 LOOPBACK, IPV6, PROXY, SCRATCH = runtime_network.CHECKS

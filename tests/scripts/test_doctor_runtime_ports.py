@@ -10,7 +10,7 @@ from doctor_fakes import CPU, FakeMachine, look
 from test_doctor_runtime_runs import listens
 
 from scripts.doctor import runtime_ports
-from scripts.doctor.machine import RealMachine
+from scripts.doctor.real_machine import RealMachine
 from scripts.doctor.registry import Finding
 from scripts.doctor.runtime_sockets import holder
 from scripts.doctor.subject import Options
