@@ -1,6 +1,6 @@
 """JSON as the standard has it, and no deeper than any answer of the stack: what could be read in two ways is refused.
 
-Imports nothing of the project.
+Imports nothing of the project. The payload has its own, `smokestack_payload/strictjson.py`: the planes share no code.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,22 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from harness import admin, answers, discovery
-from harness.admin import EngineAdmin, FrontendClient, HttpBodyError, HttpClient, HttpStatusError, SidecarControl
+from harness import answers, calling
+from harness.admin import EngineAdmin, FrontendClient, SidecarControl
+from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.cli import main
 from harness.credentials import Credentials
-from harness.discovery import DiscoveryProbe, classify, normalise_url
+from harness.discovery import DiscoveryProbe
 from harness.errors import SmokestackError
 from harness.evidence import Check
 from harness.plaintext import plain, printable
 from harness.probes import Fatal, HttpProbe, JsonProbe, Pending, Ready
 from harness.services.engine import judge_published
 from harness.services.etcd import judge_health
-from harness.strictjson import MAX_DEPTH, decode
 from harness.topology import Expectation, Snapshot
-from tests.harness import hostile
+from harness.workers import WorkerRecord, classify, normalise_url
+from tests import hostile
 from tests.harness.fakes import worker, workers_answer
-from tests.harness.hostile import Talk, peer, saying, saying_json
+from tests.hostile import Talk, peer, saying, saying_json
+from tests.json_documents import BODIES, JSON
 
 ONE = Expectation("tiny", 1)
 LIMIT_S = 0.2
@@ -76,7 +76,7 @@ class TestTimeAndSize:
 
     @pytest.mark.parametrize("talk", ENDLESS, ids=name_of)
     def test_a_body_without_end_is_given_up(self, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(admin, "MAX_BODY_BYTES", 100_000)
+        monkeypatch.setattr(calling, "MAX_BODY_BYTES", 100_000)
         with peer(talk) as url, pytest.raises(HttpStatusError, match="too much"):
             EngineAdmin(HttpClient(url, 10, credentials=GIVEN)).version()
 
@@ -266,12 +266,7 @@ class TestKey:
         assert found.reason.endswith("no API key was sent: --api-key-env NAME sends that of a variable")
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)
-NAMES = st.sampled_from(sorted(discovery.WorkerRecord.model_fields))
+NAMES = st.sampled_from(sorted(WorkerRecord.model_fields))
 MODELS: list[type[BaseModel]] = [
     answers.Generated,
     answers.ChatAnswer,
@@ -285,7 +280,7 @@ QUICK = settings(max_examples=100, deadline=None)
 
 
 @QUICK
-@given(st.integers(100, 599), st.binary(max_size=80) | JSON.map(lambda value: json.dumps(value).encode()))
+@given(st.integers(100, 599), BODIES)
 def test_any_answer_of_discovery_is_judged_and_its_words_are_clean(status: int, body: bytes) -> None:
     found = classify(status, body, ONE)
     assert isinstance(found, (Pending, Fatal))
@@ -310,7 +305,7 @@ def test_records_with_anything_in_them_are_refused_or_a_sound_topology(
 
 
 @QUICK
-@given(st.sampled_from(MODELS), st.binary(max_size=80) | JSON.map(lambda value: json.dumps(value).encode()))
+@given(st.sampled_from(MODELS), BODIES)
 def test_any_body_is_an_answer_or_an_error_of_the_run(model: type[BaseModel], body: bytes) -> None:
     try:
         found = HttpClient("http://h", credentials=GIVEN)._parse("/x", model, body)
@@ -328,33 +323,6 @@ def test_any_address_is_normalised_once_and_for_all_or_refused(text: str) -> Non
     if isinstance(found, Snapshot):
         [one] = found.topology.workers
         assert normalise_url(one.admin_url) == one.admin_url
-
-
-@QUICK
-@given(st.binary(max_size=80) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_strict_json_is_json_or_a_value_error(body: bytes) -> None:
-    try:
-        found = decode(body)
-    except ValueError:
-        return
-    assert json.loads(body) == found
-
-
-@QUICK
-@given(JSON)
-def test_whatever_is_finite_and_shallow_comes_back_as_it_was_sent(value: Any) -> None:
-    text = json.dumps(value)
-    if "NaN" in text or "Infinity" in text:
-        return
-    assert decode(text.encode()) == value
-
-
-def test_the_depth_that_is_allowed_is_what_it_says() -> None:
-    assert decode(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
-    with pytest.raises(ValueError, match="deeper"):
-        decode(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
-    assert decode(b'["' + b"[" * 500 + b'\\"[", 1]') == ["[" * 500 + '"[', 1]
-    assert math.isclose(float(str(decode(b"1.5"))), 1.5)
 
 
 @QUICK

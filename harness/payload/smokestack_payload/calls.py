@@ -1,20 +1,17 @@
-"""How this process talks HTTP: what each call carries, how much of an answer is read, and how strictly.
+"""How this process talks HTTP: what each call carries, how much of an answer is read, and how it is shown.
 
 Used by the admin client and the rollouts. Straight to the address (no proxy, no redirect, no compression undone); a
-body is bounded in bytes, its text is cleaned before anybody shows it, and JSON that could be read in two ways is none.
-Imports no torch.
+body is bounded in bytes, and its text is cleaned before anybody shows it. Imports no torch.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-MAX_DEPTH = 64
 TEXT_SHOWN = 2000
 """Characters of a server's answer that an error carries."""
 
@@ -61,13 +58,6 @@ class Carried:
         return {value for value in values if len(value) >= SHORTEST_SECRET}
 
 
-def decode(body: bytes) -> Any:
-    """The JSON document. Raises ValueError for anything that is not UTF-8, not JSON, too deep, or ambiguous."""
-    text = body.decode("utf-8")
-    _require_shallow(text)
-    return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
-
-
 def says_error(answer: Any) -> bool:
     """Whether an answer that came with a success status says of itself that the request failed."""
     if not isinstance(answer, Mapping):
@@ -78,35 +68,3 @@ def says_error(answer: Any) -> bool:
     else:
         failed = isinstance(status, int) and not isinstance(status, bool) and status >= 400
     return bool(answer.get("error")) or answer.get("success") is False or failed
-
-
-def _require_shallow(text: str) -> None:
-    """Looked at first: the parser itself goes as deep as it is led. Brackets inside strings do not count."""
-    depth, inside, escaped = 0, False, False
-    for character in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                inside = False
-        elif character == '"':
-            inside = True
-        elif character in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ValueError(f"nested deeper than {MAX_DEPTH}")
-        elif character in "]}":
-            depth -= 1
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object names a key twice")
-    return found
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")

@@ -15,8 +15,9 @@ from typing import Any
 
 import httpx
 
-from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, decode, says_error
+from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, says_error
 from smokestack_payload.errors import RolloutError
+from smokestack_payload.strictjson import decode
 from smokestack_payload.tasks import Problem
 
 ROUTE = "/inference/v1/generate"

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 
 from smokestack_payload.background import in_background
-from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, decode, says_error
+from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, says_error
 from smokestack_payload.settings import EngineAddress
+from smokestack_payload.strictjson import decode
 
 LAST_WORDS_S = 1.0
 """How long after its time limit a call may still say how it failed; then it is left alone."""

@@ -1,4 +1,7 @@
-"""A peer that says whatever a test wants, byte by byte, whatever it was asked."""
+"""A peer that says whatever a test wants, byte by byte, whatever it was asked.
+
+For the tests of both environments, the tool's and the stack's: imports the standard library only.
+"""
 
 from __future__ import annotations
 
