@@ -10,17 +10,20 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 # As in the engine. vLLM's layers call the compiler when they are imported, which is slow and warns.
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 import pytest
-from smokestack_payload.settings import EngineAddress, GrpoSettings
+from smokestack_payload.settings import EngineAddress, GrpoSettings, Plan, TrainerSettings
 
 Answer = tuple[int, Any]
+STEPS = 2
+"""Of a run; the last version has this number."""
 
 
 @dataclass
@@ -115,6 +118,33 @@ def grpo(**changes: Any) -> GrpoSettings:
         "seed": 20260,
     }
     return GrpoSettings(**{**values, **changes})
+
+
+def configured(model_dir: Path, **changes: Any) -> dict[str, Any]:
+    """The trainer's configuration as the harness writes it."""
+    return {
+        "model_dir": str(model_dir),
+        "warm_cache": None,
+        "device": "cpu",
+        "steps": STEPS,
+        "seed": 1,
+        "bucket_bytes": 200_000,
+        "grpo": asdict(grpo()),
+        "deadlines": {"request_s": 10, "rendezvous_s": 20, "refit_s": 20, "step_s": 60},
+        "backend": "gloo",
+        "probe_new_tokens": 4,
+        **changes,
+    }
+
+
+def settings(name: str | None) -> TrainerSettings:
+    """Of a trainer with this sabotage; nothing is loaded by them."""
+    return TrainerSettings.parse(configured(Path("nowhere"), sabotage=name))
+
+
+def plan(engine: FakeEngine) -> Plan:
+    """Of a run with one engine. Nobody is at its frontend's and its master's address."""
+    return Plan("http://127.0.0.1:1", "tiny", (engine.address(1),), 2, "127.0.0.1", 7)
 
 
 @pytest.fixture

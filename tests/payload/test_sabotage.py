@@ -4,39 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FakeEngine, grpo
+from conftest import STEPS, FakeEngine, plan, settings
 from smokestack_payload import sabotage
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.admin import EngineFleet
-from smokestack_payload.settings import DeadlineSettings, Plan, TrainerSettings
 
 MakeEngine = Callable[[], FakeEngine]
 UPDATE = {"names": ["a", "b", "c"], "dtype_names": ["float32"] * 3, "shapes": [[1]] * 3}
-LAST = 2
-
-
-def settings(name: str | None) -> TrainerSettings:
-    return TrainerSettings(
-        model_dir=Path("nowhere"),
-        warm_cache=None,
-        device="cpu",
-        steps=LAST,
-        seed=1,
-        bucket_bytes=1,
-        grpo=grpo(),
-        deadlines=DeadlineSettings(1, 1, 1, 1),
-        backend="gloo",
-        probe_new_tokens=1,
-        sabotage=name,
-    )
-
-
-def plan(engine: FakeEngine) -> Plan:
-    return Plan("http://127.0.0.1:1", "tiny", (engine.address(1),), 2, "127.0.0.1", 7)
 
 
 def told(engine: FakeEngine, name: str | None, version: int) -> list[tuple[str, Any]]:
@@ -70,20 +47,20 @@ def test_an_unknown_name_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [sabotage.UNKNOWN_NAME, sabotage.REFUSED_UPDATE, sabotage.WEIGHTS_WITHOUT_LABEL])
 def test_only_the_last_version_is_spoiled(name: str, make_engine: MakeEngine) -> None:
-    assert heard(make_engine, name, LAST - 1) == heard(make_engine, None, LAST - 1)
-    assert heard(make_engine, name, LAST) != heard(make_engine, None, LAST)
+    assert heard(make_engine, name, STEPS - 1) == heard(make_engine, None, STEPS - 1)
+    assert heard(make_engine, name, STEPS) != heard(make_engine, None, STEPS)
 
 
 def test_what_an_update_is_told_wrong(make_engine: MakeEngine) -> None:
-    wrong_name = heard(make_engine, sabotage.UNKNOWN_NAME, LAST)["/update_weights"]["update_info"]
+    wrong_name = heard(make_engine, sabotage.UNKNOWN_NAME, STEPS)["/update_weights"]["update_info"]
     assert wrong_name == {**UPDATE, "names": ["a", sabotage.NOBODYS_NAME, "c"]}
-    wrong_type = heard(make_engine, sabotage.REFUSED_UPDATE, LAST)["/update_weights"]["update_info"]
+    wrong_type = heard(make_engine, sabotage.REFUSED_UPDATE, STEPS)["/update_weights"]["update_info"]
     assert wrong_type == {**UPDATE, "dtype_names": [sabotage.NO_TYPE, "float32", "float32"]}
 
 
 def test_weights_without_label_finish_without_a_version(make_engine: MakeEngine) -> None:
-    assert heard(make_engine, None, LAST)["/finish_weight_update"] == {"weight_version": str(LAST)}
-    assert heard(make_engine, sabotage.WEIGHTS_WITHOUT_LABEL, LAST)["/finish_weight_update"] == {}
+    assert heard(make_engine, None, STEPS)["/finish_weight_update"] == {"weight_version": str(STEPS)}
+    assert heard(make_engine, sabotage.WEIGHTS_WITHOUT_LABEL, STEPS)["/finish_weight_update"] == {}
 
 
 def test_an_unreachable_master_is_told_to_the_engines_only(make_engine: MakeEngine) -> None:
@@ -112,13 +89,13 @@ def test_label_without_weights_sends_nothing_at_the_last_version(make_engine: Ma
     chosen = settings(sabotage.LABEL_WITHOUT_WEIGHTS)
     fleet = sabotage.fleet_of(plan(engine), chosen)
     transfer = sabotage.spoiled_connector(lambda _fleet, _source: real, chosen)(fleet, None)
-    for version in range(LAST + 1):
+    for version in range(STEPS + 1):
         fleet.begin(str(version), 5)
         transfer.send_weights()
-    assert real.sent == LAST
+    assert real.sent == STEPS
     assert engine.calls == [
         ("/start_weight_update", None),
         ("/update_weights", {"update_info": sabotage.NOTHING}),
-        ("/finish_weight_update", {"weight_version": str(LAST)}),
+        ("/finish_weight_update", {"weight_version": str(STEPS)}),
     ]
     assert transfer.worker_reports == Real.worker_reports

@@ -4,36 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import FakeEngine, grpo
+from conftest import STEPS, FakeEngine, plan, settings
 from smokestack_payload import sabotage
-from smokestack_payload.policy import _source_of
 from smokestack_payload.rollout import Sampler
-from smokestack_payload.settings import DeadlineSettings, Plan, TrainerSettings
 from smokestack_payload.spoiled import EVERY, ErringSampler, HalfSource, SpoiledSource, one_corrupted, swapped
-from smokestack_payload.step import _sampler_for
-
-LAST = 2
-
-
-def settings(name: str | None) -> TrainerSettings:
-    return TrainerSettings(
-        model_dir=Path("nowhere"),
-        warm_cache=None,
-        device="cpu",
-        steps=LAST,
-        seed=1,
-        bucket_bytes=1,
-        grpo=grpo(),
-        deadlines=DeadlineSettings(1, 1, 1, 1),
-        backend="gloo",
-        probe_new_tokens=1,
-        sabotage=name,
-    )
 
 
 @dataclass
@@ -89,15 +67,14 @@ def test_half_the_names_are_announced_and_sent() -> None:
     half = HalfSource(Source())
     assert [meta.name for meta in half.metadata()] == ["up", "norm"] == [name for name, _ in half]
     source = Source()
-    assert isinstance(_source_of(source, settings(sabotage.HALF_THE_NAMES)), HalfSource)
-    assert _source_of(source, settings(None)) is source
+    assert isinstance(sabotage.spoiled_source(source, settings(sabotage.HALF_THE_NAMES)), HalfSource)
+    assert sabotage.spoiled_source(source, settings(None)) is source
 
 
 @pytest.mark.parametrize("name", [sabotage.ONE_CORRUPTED_TENSOR, sabotage.SWAPPED_TENSORS])
 def test_only_the_last_version_gets_wrong_tensors(name: str, make_engine: Callable[[], FakeEngine]) -> None:
     chosen, source, given = settings(name), Source(), []
-    plan = Plan("http://127.0.0.1:1", "tiny", (make_engine().address(1),), 2, "127.0.0.1", 7)
-    fleet = sabotage.fleet_of(plan, chosen)
+    fleet = sabotage.fleet_of(plan(make_engine()), chosen)
     sabotage.spoiled_connector(lambda _fleet, spoiled: given.append(spoiled), chosen)(fleet, source)
 
     def wrong(label: str) -> bool:
@@ -122,8 +99,8 @@ def test_one_rollout_of_each_step_asks_for_nobodys_model() -> None:
         seeds = range(first, first + EVERY)
         strange = [seed for seed in seeds if erring._body([1], seed) != real._body([1], seed)]
         assert [erring._body([1], seed)["model"] for seed in strange] == ["nobody"]
-    assert _sampler_for(settings(sabotage.ERRORED_ROLLOUTS)) is ErringSampler
-    assert _sampler_for(settings(None)) is Sampler
+    assert sabotage.sampler_of(settings(sabotage.ERRORED_ROLLOUTS)) is ErringSampler
+    assert sabotage.sampler_of(settings(None)) is Sampler
 
 
 def test_a_suppressed_update_learns_nothing_and_changes_nothing_else() -> None:
@@ -134,5 +111,5 @@ def test_a_suppressed_update_learns_nothing_and_changes_nothing_else() -> None:
 
 
 def test_miscounted_steps_are_one_too_few() -> None:
-    assert sabotage.told_steps(settings(sabotage.MISCOUNTED_STEPS)) == LAST - 1
-    assert sabotage.told_steps(settings(None)) == LAST
+    assert sabotage.told_steps(settings(sabotage.MISCOUNTED_STEPS)) == STEPS - 1
+    assert sabotage.told_steps(settings(None)) == STEPS

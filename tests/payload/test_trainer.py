@@ -9,25 +9,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from conftest import FakeEngine, grpo
+from conftest import STEPS, FakeEngine, configured
 from smokestack_payload import model as models
 from smokestack_payload.digests import digest, values_digest
-from smokestack_payload.errors import ProtocolError
 from smokestack_payload.events import EventWriter
 from smokestack_payload.rollout import ROUTE
-from smokestack_payload.settings import Plan, TrainerSettings
 from test_gloo import worker
 from test_rollout import answer
 
 MakeEngine = Callable[[], FakeEngine]
-STEPS = 2
 
 
 class Process:
@@ -75,26 +71,9 @@ def start() -> Iterator[Callable[[Path], Process]]:
         process.close()
 
 
-def values(model_dir: Path, **changes: Any) -> dict[str, Any]:
-    """The trainer's configuration as the harness writes it."""
-    return {
-        "model_dir": str(model_dir),
-        "warm_cache": None,
-        "device": "cpu",
-        "steps": STEPS,
-        "seed": 1,
-        "bucket_bytes": 200_000,
-        "grpo": asdict(grpo()),
-        "deadlines": {"request_s": 10, "rendezvous_s": 20, "refit_s": 20, "step_s": 60},
-        "backend": "gloo",
-        "probe_new_tokens": 4,
-        **changes,
-    }
-
-
 def configuration(folder: Path, model_dir: Path, **changes: Any) -> Path:
     path = folder / "trainer.json"
-    path.write_text(json.dumps(values(model_dir, **changes)), encoding="utf-8")
+    path.write_text(json.dumps(configured(model_dir, **changes)), encoding="utf-8")
     return path
 
 
@@ -239,6 +218,17 @@ def test_stop_ends_the_process_politely(tmp_path: Path, start: Callable[[Path], 
     assert trainer.popen.wait(timeout=20) == 0
 
 
+def test_an_unknown_sabotage_is_refused_before_anything_is_loaded(
+    tmp_path: Path, start: Callable[[Path], Process]
+) -> None:
+    trainer = start(configuration(tmp_path, tmp_path / "nowhere", sabotage="nonsense"))
+    event = trainer.next()
+    assert event["kind"] == "trainer.error"
+    assert event["error"]["what"] == "no such sabotage"
+    assert event["error"]["found"] == "nonsense"
+    assert trainer.popen.wait(timeout=20) == 1
+
+
 def test_an_unknown_field_of_the_configuration_is_an_error_that_names_it(
     tmp_path: Path, start: Callable[[Path], Process]
 ) -> None:
@@ -248,29 +238,6 @@ def test_an_unknown_field_of_the_configuration_is_an_error_that_names_it(
     assert event["error"]["kind"] == "protocol"
     assert "stepz" in event["error"]["found"]
     assert trainer.popen.wait(timeout=5) == 1
-
-
-@pytest.mark.parametrize(
-    ("grpo_fields", "said"),
-    [
-        ({**asdict(grpo()), "temperature": 0.7}, "temperature"),
-        ({**asdict(grpo()), "group_size": 1}, "groups to compare"),
-        (3, "grpo is not an object"),
-        ({"group_size": 2}, "does not have the fields"),
-    ],
-)
-def test_settings_refuse_what_cannot_be_trained(grpo_fields: Any, said: str) -> None:
-    with pytest.raises(ProtocolError, match=said):
-        TrainerSettings.parse(values(Path("m"), grpo=grpo_fields))
-
-
-@pytest.mark.parametrize("name", sorted(values(Path("m"))))
-def test_no_setting_has_a_default_beside_the_runs_own(name: str) -> None:
-    given = values(Path("m"))
-    del given[name]
-    with pytest.raises(ProtocolError) as caught:
-        TrainerSettings.parse(given)
-    assert f"missing: ['{name}']" in str(caught.value.found)
 
 
 def test_a_number_that_is_none_is_an_event_in_plain_json() -> None:
@@ -292,12 +259,3 @@ def test_the_process_leaves_without_the_interpreters_clean_up_but_says_everythin
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     left = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (left.returncode, left.stdout) == (3, "last words")
-
-
-def test_a_plan_without_engines_or_with_a_missing_field_is_refused() -> None:
-    with pytest.raises(ProtocolError) as caught:
-        Plan.parse({"command": "plan", "engines": []})
-    assert "master_port" in str(caught.value.found)
-    rest = dict.fromkeys(("frontend_url", "served_model_name", "master_address"), "x")
-    with pytest.raises(ProtocolError, match="names no engine"):
-        Plan.parse({**rest, "world_size": 1, "master_port": 1, "engines": []})

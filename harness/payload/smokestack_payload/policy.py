@@ -106,6 +106,7 @@ def load_policy(settings: TrainerSettings) -> Policy:
     from vllm.distributed.weight_transfer.base import ModuleSource
 
     from smokestack_payload.plugin import register
+    from smokestack_payload.sabotage import spoiled_source
 
     register()
     task = task_for(settings.model_dir)
@@ -113,22 +114,11 @@ def load_policy(settings: TrainerSettings) -> Policy:
         model=model.eval(),
         tokenizer=tokenizer,
         task=task,
-        source=_source_of(ModuleSource(model), settings),
+        source=spoiled_source(ModuleSource(model), settings),
         stop_token_ids=stop_token_ids(model, tokenizer),
         probe_prompts=[encode_chat(tokenizer, problem.prompt) for problem in probe_problems(task)],
         warmup=warmup,
     )
-
-
-def _source_of(source: Any, settings: TrainerSettings) -> Any:
-    from smokestack_payload.sabotage import HALF_THE_NAMES, require_known
-
-    require_known(settings.sabotage)
-    if settings.sabotage != HALF_THE_NAMES:
-        return source
-    from smokestack_payload.spoiled import HalfSource
-
-    return HalfSource(source)
 
 
 def _load_model(settings: TrainerSettings) -> tuple[Any, Any, dict[str, Any] | None]:

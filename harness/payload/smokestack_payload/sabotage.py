@@ -1,8 +1,8 @@
 """Faults on purpose: the one place in the payload where a run's trainer can be made to do wrong.
 
-Only `smoke --sabotage` and tests set `sabotage` in the trainer's configuration. Each name breaks exactly one thing, in
-the plan or in what the engines are told; everything else is the real trainer. Those of a refit strike at the last
-version, so that no later step covers them up. Those of tensors and rollouts are in `spoiled`.
+Only `smoke --sabotage`, `selftest` and tests set `sabotage` in the trainer's configuration. Each name breaks exactly
+one thing; everything else is the real trainer. Those of a refit strike at the last version, so that no later step
+covers them up. The tensors and rollouts that are wrong are made in `spoiled`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.rollout import Sampler
 from smokestack_payload.settings import Plan, TrainerSettings
 
 UNKNOWN_NAME = "unknown-name"
@@ -78,6 +79,24 @@ def spoiled_settings(settings: TrainerSettings) -> TrainerSettings:
 def told_steps(settings: TrainerSettings) -> int:
     """How many steps the trainer says that it took."""
     return settings.steps - (settings.sabotage == MISCOUNTED_STEPS)
+
+
+def spoiled_source(source: Any, settings: TrainerSettings) -> Any:
+    """The weights that are announced and sent, with their sabotage, or as they are."""
+    if settings.sabotage != HALF_THE_NAMES:
+        return source
+    from smokestack_payload.spoiled import HalfSource
+
+    return HalfSource(source)
+
+
+def sampler_of(settings: TrainerSettings) -> type[Sampler]:
+    """What asks for rollouts: the real one, unless it is to err."""
+    if settings.sabotage != ERRORED_ROLLOUTS:
+        return Sampler
+    from smokestack_payload.spoiled import ErringSampler
+
+    return ErringSampler
 
 
 def fleet_of(plan: Plan, settings: TrainerSettings) -> EngineFleet:

@@ -60,7 +60,7 @@ class DeadlineSettings:
 class TrainerSettings:
     """The configuration file. Without a `warm_cache`, the weights of `model_dir` are version 0 as they are.
 
-    `sabotage` names a fault of `sabotage`; only tests set it.
+    `sabotage` names a fault of `sabotage`; `smoke --sabotage`, `selftest` and tests set it.
     """
 
     model_dir: Path

@@ -10,7 +10,8 @@ from typing import Any
 
 from smokestack_payload.learner import Learner, Sample
 from smokestack_payload.policy import Policy
-from smokestack_payload.rollout import Prompt, RolloutBatch, Sampler
+from smokestack_payload.rollout import Prompt, RolloutBatch
+from smokestack_payload.sabotage import sampler_of
 from smokestack_payload.settings import Plan, TrainerSettings
 
 
@@ -27,7 +28,7 @@ class Stepper:
         self._policy = policy
         self._grpo = settings.grpo
         self._learner = Learner(policy.model, policy.pad_token_id, settings.grpo)
-        self._sampler = _sampler_for(settings)(
+        self._sampler = sampler_of(settings)(
             frontend_url=plan.frontend_url.rstrip("/"),
             model=plan.served_model_name,
             vocab_size=policy.model.config.vocab_size,
@@ -78,16 +79,6 @@ class Stepper:
             groups.append([Sample(prompt.ids, rollout.token_ids, rollout.logprobs) for rollout in kept])
             rewards.append([self._policy.task.reward(prompt.problem, text) for text in texts])
         return groups, rewards
-
-
-def _sampler_for(settings: TrainerSettings) -> type[Sampler]:
-    from smokestack_payload.sabotage import ERRORED_ROLLOUTS
-
-    if settings.sabotage != ERRORED_ROLLOUTS:
-        return Sampler
-    from smokestack_payload.spoiled import ErringSampler
-
-    return ErringSampler
 
 
 def _summary(prompts: list[Prompt], rewards: list[list[float]]) -> dict[str, Any]:

@@ -64,7 +64,9 @@ class Trainer:
     def _prepare(self) -> Policy:
         """Everything that can be loaded before the stack is up, so that no engine waits for an import later."""
         from smokestack_payload.policy import load_policy
+        from smokestack_payload.sabotage import require_known
 
+        require_known(self._settings.sabotage)
         for module in ("held", "refit.backends", "refit.session", "step"):
             importlib.import_module(f"smokestack_payload.{module}")
         policy = load_policy(self._settings)
@@ -78,7 +80,6 @@ class Trainer:
         from smokestack_payload.refit.session import RefitSession
 
         limits = self._settings.deadlines
-        sabotage.require_known(self._settings.sabotage)
         plan = sabotage.spoiled_plan(plan, self._settings)
         fleet = sabotage.fleet_of(plan, self._settings)
         session = RefitSession(fleet, policy.source, policy.expected(self._settings), limits.refit_s)
