@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from harness.errors import DiscoveryError, RefitError, ServiceDiedError, Trainin
 from harness.events import BaseEvent, Observed
 from harness.models import ModelChoice
 from harness.request import Request
-from harness.run import SmokeRun
 from harness.services.context import TRAINER
 from harness.services.spec import ServiceSpec
 from harness.session import Session, opened
 from harness.stack import Stack
+from harness.trainer import Trainer
 from tests.harness import fakes
 
+Beside = Callable[[str], Stack]
 HANGS = "import time; time.sleep(600)"
 FAILS = """
 import os, sys
@@ -36,21 +37,32 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 @pytest.fixture
-def run(session: Session) -> Iterator[SmokeRun]:
-    made = SmokeRun(session)
+def trainer(session: Session) -> Iterator[Trainer]:
+    made = Trainer(session)
     yield made
     made.channel.close()
-    if made.stack is not None:
-        made.stack.stop(urgent=lambda: True)
 
 
-def with_trainer(run: SmokeRun, code: str, root: Path) -> Stack:
-    """A stack of fakes that has not been started, and beside it a trainer that runs `code`."""
-    session = run.session
+@pytest.fixture
+def with_trainer(trainer: Trainer, tmp_path: Path) -> Iterator[Beside]:
+    """Makes a stack of fakes that has not been started, and beside it a trainer that runs the given code."""
+    made: list[Stack] = []
+
+    def make(code: str) -> Stack:
+        made.append(_beside_a_stack(trainer, code, tmp_path))
+        return made[-1]
+
+    yield make
+    for stack in made:
+        stack.stop(urgent=lambda: True)
+
+
+def _beside_a_stack(trainer: Trainer, code: str, root: Path) -> Stack:
+    session = trainer.session
     fakes.make_environment(root / ".venv-cpu")
     context = fakes.context(root, ports=session.config.ports)
-    stack = run.stack = Stack(context, clock=session.clock, emit=session.emit, meanwhile=run._hear_trainer)
-    events_fd, commands_fd = run.channel.child_fds
+    stack = Stack(context, clock=session.clock, emit=session.emit, meanwhile=trainer.hear)
+    events_fd, commands_fd = trainer.channel.child_fds
     stack.launch(
         ServiceSpec(
             name=TRAINER,
@@ -61,45 +73,47 @@ def with_trainer(run: SmokeRun, code: str, root: Path) -> Stack:
             pass_fds=(events_fd, commands_fd),
         )
     )
-    run.channel.child_started()
+    trainer.channel.child_started()
     return stack
 
 
 class TestTheTrainersEnd:
-    def test_status_0_is_the_end_that_is_asked_for(self, run: SmokeRun, tmp_path: Path) -> None:
-        stack = with_trainer(run, "pass", tmp_path)
+    def test_status_0_is_the_end_that_is_asked_for(self, trainer: Trainer, with_trainer: Beside) -> None:
+        stack = with_trainer("pass")
         stack.may_end(TRAINER)
-        run._await_trainers_end(stack)
+        trainer.await_end(stack)
 
-    def test_any_other_status_is_a_failed_training(self, run: SmokeRun, tmp_path: Path) -> None:
-        stack = with_trainer(run, "raise SystemExit(3)", tmp_path)
+    def test_any_other_status_is_a_failed_training(self, trainer: Trainer, with_trainer: Beside) -> None:
+        stack = with_trainer("raise SystemExit(3)")
         stack.may_end(TRAINER)
         with pytest.raises(TrainingError, match="and then failed") as caught:
-            run._await_trainers_end(stack)
+            trainer.await_end(stack)
         assert caught.value.found == "ended with exit status 3"
 
     def test_a_service_that_ends_meanwhile_ends_the_wait(
-        self, run: SmokeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, trainer: Trainer, with_trainer: Beside, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        stack = with_trainer(run, HANGS, tmp_path)
+        stack = with_trainer(HANGS)
 
         def dead() -> None:
             raise ServiceDiedError("engine-0 ended")
 
         monkeypatch.setattr(stack, "watch", dead)
         with pytest.raises(ServiceDiedError):
-            run._await_trainers_end(stack)
+            trainer.await_end(stack)
 
-    def test_a_trainer_that_stays_is_named(self, run: SmokeRun, tmp_path: Path) -> None:
-        stack = with_trainer(run, HANGS, tmp_path)
-        deadlines = run.session.config.deadlines.model_copy(update={"request_s": 0.2})
-        run.session.config = run.session.config.model_copy(update={"deadlines": deadlines})
+    def test_a_trainer_that_stays_is_named(self, trainer: Trainer, with_trainer: Beside) -> None:
+        stack = with_trainer(HANGS)
+        deadlines = trainer.session.config.deadlines.model_copy(update={"request_s": 0.2})
+        trainer.session.config = trainer.session.config.model_copy(update={"deadlines": deadlines})
         with pytest.raises(TrainingError, match="does not end"):
-            run._await_trainers_end(stack)
+            trainer.await_end(stack)
 
 
-def test_a_trainer_that_fails_while_the_stack_starts_is_heard_with_its_own_words(run: SmokeRun, tmp_path: Path) -> None:
-    stack = with_trainer(run, FAILS, tmp_path)
+def test_a_trainer_that_fails_while_the_stack_starts_is_heard_with_its_own_words(
+    with_trainer: Beside, tmp_path: Path
+) -> None:
+    stack = with_trainer(FAILS)
     (tmp_path / ".venv-cpu" / "bin" / "etcd").write_text("#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(RefitError, match="no such weights") as caught:
         stack.start()
@@ -127,13 +141,13 @@ class Scene:
 
 
 class TestBeforeItMayContinue:
-    def test_the_topology_is_compared_after_the_observation(self, run: SmokeRun) -> None:
+    def test_the_topology_is_compared_after_the_observation(self, trainer: Trainer) -> None:
         scene: Any = Scene()
-        run._observe(scene, scene, [], 0)
+        trainer.observe(scene, scene, [], 0)
         assert scene.asked == ["observation", "topology"]
 
-    def test_a_changed_topology_ends_the_run_with_the_observation_recorded(self, run: SmokeRun) -> None:
+    def test_a_changed_topology_ends_the_run_with_the_observation_recorded(self, trainer: Trainer) -> None:
         scene: Any = Scene(changed=True)
         with pytest.raises(DiscoveryError):
-            run._observe(scene, scene, [], 0)
-        assert run.session.events.events[-1]["kind"] == "observed"
+            trainer.observe(scene, scene, [], 0)
+        assert trainer.session.events.events[-1]["kind"] == "observed"

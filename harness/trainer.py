@@ -1,0 +1,137 @@
+"""The trainer of one run, as the harness deals with it: launched, heard, followed while the stack is observed, awaited.
+
+What it says comes over its channel, and the order of its events is `training`'s; here each turn is tied to the stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from harness.bringup import observer_of
+from harness.errors import TrainingError
+from harness.events import BEFORE_TRANSFER, PerturbationObserved, Stage
+from harness.manifest import Manifest
+from harness.observer import Observer
+from harness.process import describe_exit
+from harness.provision import ModelFolder
+from harness.sabotage import for_trainer
+from harness.services import trainer as trainer_service
+from harness.services.context import FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER
+from harness.session import Session
+from harness.stack import Stack
+from harness.training import Follower, Plan, TrainerChannel
+from harness.watch import LAST_WORDS_S
+
+
+class Trainer:
+    """One run's trainer. `hear` may be called at any time; `channel` is to be closed however the run ends."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.channel = TrainerChannel()
+
+    def launch(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
+        """Started before the engine, so that imports and warm-up run beside the engine's own start."""
+        config = self.session.config
+        settings: dict[str, Any] = {
+            "model_dir": model.serve,
+            "warm_cache": model.warm_cache,
+            "device": manifest.platform,
+            "steps": config.steps,
+            "seed": config.grpo.seed,
+            "bucket_bytes": config.bucket_bytes,
+            "grpo": config.grpo.model_dump(),
+            "deadlines": config.deadlines.model_dump(include={"request_s", "rendezvous_s", "refit_s", "step_s"}),
+            "backend": manifest.refit_backend,
+            "probe_new_tokens": config.probe_new_tokens,
+            "sabotage": for_trainer(config.sabotage),
+        }
+        file = self.session.run_dir.write_json("trainer.json", settings)
+        events_fd, commands_fd = self.channel.child_fds
+        spec = trainer_service.spec(stack.context, config_file=file, events_fd=events_fd, commands_fd=commands_fd)
+        stack.launch(spec)
+        self.channel.child_started()
+
+    def hear(self) -> None:
+        """Its failure ends whatever is being waited for: it says more than its exit status will."""
+        self.channel.hear(self.session.emit_from_trainer)
+        self.channel.raise_fault(self.session.run_dir.log(TRAINER))
+
+    def follow(self, stack: Stack) -> Follower:
+        """Wait for the trainer, and look at the stack before the first transfer: as it is, and destroyed."""
+        follower = Follower(
+            channel=self.channel,
+            clock=self.session.clock,
+            deadlines=self.session.config.deadlines,
+            log=self.session.run_dir.log(TRAINER),
+            watch=stack.watch,
+            emit=self.session.emit_from_trainer,
+            observe=lambda version: self.observe(stack, observer, prompts, version),
+            observe_stage=lambda stage: self._observe_stage(stack, observer, prompts, stage),
+        )
+        ready = follower.await_ready()
+        prompts: list[list[int]] = ready["probe_prompts"]
+        observer = replace(observer_of(self.session, stack), stop_token_ids=ready["stop_token_ids"])
+        self.observe(stack, observer, prompts, BEFORE_TRANSFER)
+        self.session.emit(observer.destroy(prompts))
+        return follower
+
+    def train(self, stack: Stack, follower: Follower) -> None:
+        self.session.emit(stack.identities("start"))
+        self.session.emit(stack.listening("start"))
+        follower.train(self._plan(stack), self.session.config.steps)
+        stack.may_end(TRAINER)
+        self.session.emit(observer_of(self.session, stack).generate("after"))
+        self.await_end(stack)
+        self.session.emit(stack.identities("end"))
+        self.session.emit(stack.listening("end"))
+
+    def await_end(self, stack: Stack) -> None:
+        """It is done; it must now also leave, and with status 0."""
+        process, log = stack.processes[TRAINER], self.session.run_dir.log(TRAINER)
+        seconds = self.session.config.deadlines.request_s
+        if not stack.vigil.until(lambda: process.poll() is not None, seconds):
+            raise TrainingError(
+                "the trainer is done but does not end",
+                expected=f"its process ends within {seconds:g} s",
+                found="it still runs",
+                log=log,
+            )
+        stack.vigil.until(lambda: self.channel.ended, LAST_WORDS_S)
+        returncode = process.poll()
+        if returncode != 0:
+            raise TrainingError(
+                "the trainer was done, and then failed",
+                expected="its process ends with exit status 0",
+                found="it still runs" if returncode is None else describe_exit(returncode),
+                log=log,
+            )
+        stack.watch()
+
+    def observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> None:
+        """Looked at, and only then compared: what may continue is what discovery lists right before that."""
+        self.session.emit(observer.observe(prompts, version))
+        stack.note_listening()
+        stack.require_same_topology()
+
+    def _observe_stage(self, stack: Stack, observer: Observer, prompts: list[list[int]], stage: Stage) -> None:
+        engines = observer.look(prompts, f"the {stage} weights")
+        self.session.emit(PerturbationObserved(stage=stage, engines=engines))
+        stack.require_same_topology()
+
+    def _plan(self, stack: Stack) -> Plan:
+        config, topology = self.session.config, stack.topology
+        return Plan(
+            frontend_url=stack.context.url(FRONTEND_PORT),
+            served_model_name=config.served_model_name,
+            engines=[
+                {"admin_url": w.admin_url, "world_size": w.world_size, "rank_offset": w.transfer_offset}
+                for w in topology.workers
+            ],
+            world_size=topology.world_size + 1,
+            master_address=config.host,
+            master_port=config.ports[RENDEZVOUS_PORT],
+            headers=stack.context.credentials.request_headers(),
+            header_sources=stack.context.credentials.described(),
+        )
