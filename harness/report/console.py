@@ -13,9 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from rich.console import Console as RichConsole
-from rich.console import ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -23,11 +21,11 @@ from harness import events
 from harness.evidence.check import counted
 from harness.report.failure import check_body, check_headline, failure_body, failure_headline, shown
 from harness.report.narration import narrate
+from harness.report.progress import Progress
 from harness.report.stream import lasting
 from harness.report.tables import STYLES, checks_table, training_table
 from harness.report.verdict import Outcome
 
-FOLLOWING = {"install": "ready", "ready": "train", "train": "teardown"}
 BAD_NEWS = (events.Failure, events.ServiceExited)
 
 
@@ -63,7 +61,7 @@ class Console:
             emoji=False,
             soft_wrap=False,
         )
-        self._progress = _Progress(clock)
+        self._progress = Progress(clock)
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -189,64 +187,3 @@ def _style(event: events.BaseEvent) -> str:
     if isinstance(event, BAD_NEWS):
         return "bold red"
     return "bold" if isinstance(event, events.Phase | events.RunStarted) else ""
-
-
-class _Progress:
-    """The live line: the phase that goes on, for how long, and what it waits for.
-
-    Drawn from another thread than the one that follows the events, hence immutable values only.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._since = clock()
-        self._spinner = Spinner("line")
-        self._awaited: tuple[str, ...] = ()
-        self._doing = ""
-        self._steps: int | None = None
-        self.phase: str | None = None
-
-    def follow(self, event: events.BaseEvent) -> None:
-        match event:
-            case events.RunStarted():
-                self._steps = event.config.get("steps")
-                self._enter("install")
-            case events.Phase():
-                self._enter(FOLLOWING.get(event.phase))
-            case events.Failure():
-                self._enter("teardown")
-            case events.ServiceStarted():
-                self._awaited = (*self._awaited, event.service)
-            case events.ServiceReady() | events.ServiceExited():
-                self._no_longer(event.service)
-            case events.TrainerReady():
-                self._no_longer("trainer")
-            case events.Refit():
-                self._doing = f"observing version {event.version}"
-            case events.Observed():
-                self._doing = self._after(event.version)
-            case events.Step():
-                self._doing = f"refit {event.step}"
-
-    def _enter(self, phase: str | None) -> None:
-        self.phase, self._since, self._doing = phase, self._clock(), ""
-        self._awaited = ()
-
-    def _no_longer(self, service: str) -> None:
-        self._awaited = tuple(name for name in self._awaited if name != service)
-
-    def _after(self, version: int) -> str:
-        """What the run does once `version` was observed."""
-        if version == events.BEFORE_TRANSFER:
-            return "refit 0"
-        if version == self._steps:
-            return "a last generation"
-        return f"step {version + 1} of {self._steps}"
-
-    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        if self.phase is None:
-            return
-        waiting = f"waiting for {', '.join(self._awaited)}" if self._awaited else self._doing
-        text = Text(f"{self.phase}  {self._clock() - self._since:.0f} s  {waiting}", no_wrap=True, overflow="ellipsis")
-        self._spinner.update(text=text)
-        yield self._spinner
