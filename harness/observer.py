@@ -1,8 +1,7 @@
 """Asks the stack itself what it serves, independently of the trainer.
 
-Labels come from engine and sidecar, content from the engine's own generation, and one real answer through the
-frontend. Probe requests ask for the prompt's log-probabilities as well, and vLLM does not read its prefix cache for
-such a request, so that every number is computed with the weights of now. The stack is watched meanwhile (see `vigil`).
+Labels come from engine and sidecar, content from the engine itself (see `inspection`), and one real answer through the
+frontend. The stack is watched meanwhile (see `vigil`).
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl
-from harness.answers import Generated
+from harness.admin import EngineAdmin, FrontendClient, SidecarControl
+from harness.calling import HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
-from harness.errors import NotReadyError, SmokestackError
-from harness.events import Destroyed, EngineObservation, Generation, HeldParameter, Observed, Probe
+from harness.errors import NotReadyError
+from harness.events import Destroyed, EngineObservation, Generation, Observed, Probe
+from harness.inspection import ObservationError, held_by, probe
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
 from harness.vigil import Vigil
@@ -28,13 +28,6 @@ TEXT_KEPT = 2000
 
 
 Value = TypeVar("Value")
-
-
-class ObservationError(SmokestackError):
-    """An engine answered a probe with something that cannot be an answer to it."""
-
-    kind = "observation"
-    exit_code = 30
 
 
 @dataclass(frozen=True)
@@ -75,44 +68,53 @@ class Observer:
             f"the observation of {what} did not end in time",
             expected=f"all labels and probes within {self.observe_s:g} s",
             found="a request without an answer",
-            where=", ".join(worker.admin_url for worker in self.topology.workers),
+            where=self._where(),
         )
         return self._vigil.call(ask, self.observe_s, late)
 
     def require_unpaused(self) -> None:
         """Raise NotReadyError for an engine that somebody left paused: it says that it is well, and never generates."""
-
-        def paused() -> list[str]:
-            return [w.admin_url for w in self.topology.workers if self._engine(w).is_paused()]
-
-        urls = " and ".join(worker.admin_url for worker in self.topology.workers)
-        if found := self._vigil.call(paused, self.request_s, _silent(f"GET /is_paused of {urls}", urls)):
-            raise NotReadyError(
-                "an engine is paused before anybody of this run has paused it",
-                expected="GET /is_paused says false on every engine",
-                found=f"paused: {', '.join(found)}",
-                where=", ".join(found),
-                hint="whatever paused it may have died since: POST /resume there, or restart the engine",
-            )
+        self._require_none(
+            EngineAdmin.is_paused,
+            "GET /is_paused",
+            "an engine is paused before anybody of this run has paused it",
+            expected="GET /is_paused says false on every engine",
+            found="paused:",
+            hint="whatever paused it may have died since: POST /resume there, or restart the engine",
+        )
 
     def require_no_open_update(self) -> None:
         """Raise NotReadyError for an engine on which somebody opened a weight update and never finished it.
 
         To be asked before anything is generated: on the CPU, vLLM's engine core does not survive that.
         """
+        self._require_none(
+            EngineAdmin.has_open_update,
+            "POST /start_weight_update",
+            "an engine has a weight update open that somebody else began and never finished",
+            expected="no update before the run's first one",
+            found="a weight update is already active on",
+            hint="its weights are half taken apart: restart the engine",
+        )
 
-        def opened() -> list[str]:
-            return [w.admin_url for w in self.topology.workers if self._engine(w).has_open_update()]
+    def _require_none(
+        self, ask: Callable[[EngineAdmin], bool], route: str, what: str, *, expected: str, found: str, hint: str
+    ) -> None:
+        """Raise NotReadyError for the engines that answer yes, HttpStatusError when one does not answer in time."""
+        late = HttpStatusError(
+            f"{route} of {self._where(' and ')} got no answer in time",
+            status=None,
+            found="no answer",
+            where=self._where(" and "),
+        )
+        workers = self.topology.workers
+        told = self._vigil.call(lambda: [w.admin_url for w in workers if ask(self._engine(w))], self.request_s, late)
+        if told:
+            where = ", ".join(told)
+            raise NotReadyError(what, expected=expected, found=f"{found} {where}", where=where, hint=hint)
 
-        urls = " and ".join(worker.admin_url for worker in self.topology.workers)
-        if found := self._vigil.call(opened, self.request_s, _silent(f"POST /start_weight_update of {urls}", urls)):
-            raise NotReadyError(
-                "an engine has a weight update open that somebody else began and never finished",
-                expected="no update before the run's first one",
-                found=f"a weight update is already active on {', '.join(found)}",
-                where=", ".join(found),
-                hint="its weights are half taken apart: restart the engine",
-            )
+    def _where(self, separator: str = ", ") -> str:
+        return separator.join(worker.admin_url for worker in self.topology.workers)
 
     def destroy(self, prompts: Sequence[Sequence[int]]) -> Destroyed:
         """Destroy the weights of every engine, and look at it."""
@@ -125,7 +127,7 @@ class Observer:
             "the engines' weights were not destroyed in time",
             expected=f"an answer within {self.observe_s:g} s",
             found="a request without an answer",
-            where=", ".join(worker.admin_url for worker in self.topology.workers),
+            where=self._where(),
         )
         self._vigil.call(order, self.observe_s, late)
         return Destroyed(engines=self.look(prompts, "the destroyed weights"))
@@ -163,6 +165,9 @@ class Observer:
             seconds=self.clock.monotonic() - began,
         )
 
+    def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> Probe:
+        return probe(engine, self.model, prompt, new_tokens=self.new_tokens, stop_token_ids=self.stop_token_ids)
+
     @property
     def _vigil(self) -> Vigil:
         return Vigil(self.clock, self.watch)
@@ -184,76 +189,6 @@ class Observer:
             probes=() if paused else tuple(self._probe(engine, prompt) for prompt in prompts),
             ranks=_or_none(lambda: held_by(engine)) or (),
         )
-
-    def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> Probe:
-        sampling = {
-            "temperature": 0.0,
-            "max_tokens": self.new_tokens,
-            "logprobs": 0,
-            "prompt_logprobs": 0,
-            "stop_token_ids": list(self.stop_token_ids),
-        }
-        answer = engine.generate(self.model, prompt, sampling)
-        choice = answer.choices[0]
-        logprobs = choice.token_logprobs()
-        if len(logprobs) != len(choice.token_ids):
-            raise ObservationError(
-                "a probe's tokens and log-probabilities do not fit together",
-                expected=f"{len(choice.token_ids)} log-probabilities",
-                found=str(len(logprobs)),
-                where=engine.http.base_url,
-            )
-        return Probe(
-            prompt_ids=tuple(prompt),
-            token_ids=tuple(choice.token_ids),
-            logprobs=tuple(logprobs),
-            prompt_logprobs=teacher_forced(prompt, answer, engine.http.base_url),
-        )
-
-
-def held_by(engine: EngineAdmin) -> tuple[tuple[HeldParameter, ...], ...]:
-    """What each rank holds, with the digest that the engine itself gives of a tensor where it has one to give."""
-    ranks, own = engine.contents(), engine.checksums()
-    return tuple(
-        tuple(
-            HeldParameter(
-                name=told.name,
-                how=told.how,
-                dtype=told.dtype,
-                shape=None if told.shape is None else tuple(told.shape),
-                sha256=own.get(rank.prefix + told.name) if told.how == "held" else told.sha256,
-            )
-            for told in rank.parameters
-        )
-        for rank in ranks
-    )
-
-
-def teacher_forced(prompt: Sequence[int], answer: Generated, where: str) -> tuple[float, ...]:
-    """Log-probability of each prompt token but the first, given those before it; `len(prompt) - 1` numbers."""
-    entries = answer.prompt_logprobs or []
-    if len(entries) != len(prompt):
-        raise ObservationError(
-            "a probe's prompt log-probabilities are incomplete",
-            expected=f"{len(prompt)} entries",
-            found=str(len(entries)),
-            where=where,
-        )
-    found: list[float] = []
-    for token, entry in zip(prompt[1:], entries[1:], strict=True):
-        if entry is None or str(token) not in entry:
-            raise ObservationError(
-                "a probe's prompt log-probabilities lack a token of the prompt",
-                expected=f"an entry for token {token}",
-                found="none" if entry is None else ", ".join(sorted(entry)),
-                where=where,
-            )
-        found.append(entry[str(token)].logprob)
-    return tuple(found)
-
-
-def _silent(what: str, where: str) -> HttpStatusError:
-    return HttpStatusError(f"{what} got no answer in time", status=None, found="no answer", where=where)
 
 
 def _or_none(ask: Callable[[], Value]) -> Value | None:

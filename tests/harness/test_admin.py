@@ -9,8 +9,9 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from harness import admin
-from harness.admin import EngineAdmin, FrontendClient, HttpClient, HttpStatusError, SidecarControl
+from harness import calling
+from harness.admin import EngineAdmin, FrontendClient, SidecarControl
+from harness.calling import HttpClient, HttpStatusError
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
 from harness.plaintext import printable
@@ -53,7 +54,7 @@ class TestErrors:
         assert '"paused"' in (caught.value.found or "")
 
     def test_a_body_without_end_is_refused(self, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(admin, "MAX_BODY_BYTES", 1000)
+        monkeypatch.setattr(calling, "MAX_BODY_BYTES", 1000)
         httpserver.expect_request("/version").respond_with_data(b"x" * 5000)
         with pytest.raises(HttpStatusError, match="too much"):
             EngineAdmin(client(httpserver)).version()

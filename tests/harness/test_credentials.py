@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.admin import FrontendClient, HttpClient
+from harness.admin import FrontendClient
 from harness.bringup import observer_of
+from harness.calling import HttpClient
 from harness.cli import build_parser, main
 from harness.config import RunConfig
 from harness.credentials import CONCEALED, Credentials

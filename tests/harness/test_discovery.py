@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from pytest_httpserver import HTTPServer
 
 from harness.clock import Deadline
-from harness.discovery import DiscoveryProbe, classify, complete_topology, normalise_url, require_same
+from harness.discovery import DiscoveryProbe, complete_topology, require_same
 from harness.errors import DiscoveryError, ServiceDiedError
 from harness.poller import assume_alive
 from harness.probes import Fatal, Pending, Ready
 from harness.topology import Expectation, Snapshot, Topology, describe_change, rank_offsets, topology_event
+from harness.workers import classify, normalise_url
 from tests.harness.fakes import worker, workers_answer
 
 ONE = Expectation("tiny", 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness import errors
-from harness.admin import HttpBodyError, HttpStatusError
+from harness.calling import HttpBodyError, HttpStatusError
 from harness.errors import SmokestackError, during_training
-from harness.observer import ObservationError
+from harness.inspection import ObservationError
 from harness.session import InternalError
 
 NO_ANSWER = HttpStatusError("no answer", status=None, found="ConnectError", where="http://e")

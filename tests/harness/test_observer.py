@@ -14,10 +14,11 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from harness.admin import HttpBodyError, HttpStatusError
+from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
 from harness.errors import Interrupted, NotReadyError, ServiceDiedError, SmokestackError
-from harness.observer import ObservationError, Observer
+from harness.inspection import ObservationError
+from harness.observer import Observer
 from harness.topology import Topology, Worker
 
 PROMPT = [2, 41, 7]

@@ -1,0 +1,127 @@
+"""One call over HTTP that must be answered with 200 and a body of the expected shape, or is an error of the run.
+
+Synchronous, straight (no proxy, no redirect), with one time-out for the whole call (see `fetching`), and never more
+than `MAX_BODY_BYTES` of an answer. A 200 that says of itself that it is an error is one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from harness.credentials import Credentials
+from harness.errors import SmokestackError
+from harness.fetching import fetch
+from harness.plaintext import printable
+from harness.strictjson import decode
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+class HttpStatusError(SmokestackError):
+    """A request was not answered as it must be. `status` is None when there was no answer at all."""
+
+    kind = "http"
+    exit_code = 30
+
+    def __init__(self, what: str, *, status: int | None, found: str, where: str, hint: str | None = None) -> None:
+        super().__init__(what, expected="HTTP 200", found=found, where=where, hint=hint)
+        self.status = status
+
+
+class HttpBodyError(SmokestackError):
+    """A request was answered with 200 and a body that cannot be its answer."""
+
+    kind = "http"
+    exit_code = 30
+
+
+@dataclass(frozen=True)
+class HttpClient:
+    """One base URL with what its requests carry. `timeout_s` bounds a whole call, and may be overridden for one."""
+
+    base_url: str
+    timeout_s: float = 10.0
+    credentials: Credentials = field(kw_only=True)
+
+    def call(self, method: str, path: str, body: object = None, *, timeout_s: float | None = None) -> bytes:
+        """Body of a request that must answer 200; raises HttpStatusError with the server's own text."""
+        url = self.base_url + path
+        content_type = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            answer = fetch(
+                url,
+                method=method,
+                content=None if body is None else json.dumps(body, allow_nan=False).encode(),
+                headers={**self.credentials.request_headers(), **content_type},
+                timeout_s=timeout_s or self.timeout_s,
+                limit_bytes=MAX_BODY_BYTES,
+            )
+        except httpx.TransportError as broken:
+            reason = f"{type(broken).__name__}: {printable(str(broken))}"
+            raise HttpStatusError(f"{method} {url} got no answer", status=None, found=reason, where=url) from broken
+        if answer.status != 200:
+            raise HttpStatusError(
+                f"{method} {url} failed",
+                status=answer.status,
+                found=f"HTTP {answer.status}: {self.credentials.shown(answer.body)}",
+                where=url,
+                hint=self.credentials.refusal(answer.status),
+            )
+        if answer.truncated:
+            found = f"more than {MAX_BODY_BYTES} bytes"
+            raise HttpStatusError(f"{method} {url} sent too much", status=answer.status, found=found, where=url)
+        return answer.body
+
+    def get(self, path: str, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
+        return self._parse(path, answer, self.call("GET", path, timeout_s=timeout_s))
+
+    def post(self, path: str, body: object, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
+        return self._parse(path, answer, self.call("POST", path, body, timeout_s=timeout_s))
+
+    def order(self, path: str) -> None:
+        """A POST whose answer says nothing but that it was done. Raises HttpBodyError when it says the opposite."""
+        content = self.call("POST", path)
+        try:
+            document = decode(content)
+        except ValueError:
+            return  # an empty body, or a word
+        if says_error(document):
+            raise self._unexpected(path, content, "an answer that is no error")
+
+    def _parse(self, path: str, answer: type[Answer], content: bytes) -> Answer:
+        try:
+            document = decode(content)
+            if says_error(document):
+                raise self._unexpected(path, content, "an answer that is no error")
+            return answer.model_validate_json(content)
+        except ValidationError as invalid:
+            problem = invalid.errors(include_url=False, include_input=False)[0]
+            place = ".".join(printable(str(part), 80) for part in problem["loc"])
+            raise self._unexpected(path, content, f"{place}: {problem['msg']}") from invalid
+        except (ValueError, RecursionError) as broken:
+            raise self._unexpected(path, content, f"JSON ({printable(str(broken), 200)})") from broken
+
+    def _unexpected(self, path: str, content: bytes, expected: str) -> HttpBodyError:
+        url = self.base_url + path
+        found = self.credentials.shown(content)
+        return HttpBodyError(f"{url} answered something unexpected", expected=expected, found=found, where=url)
+
+
+def says_error(document: object) -> bool:
+    """Whether an answer that came with status 200 says of itself that the request failed."""
+    if not isinstance(document, dict):
+        return False
+    status = document.get("status")
+    failed = status in ("error", "failed", "failure") if isinstance(status, str) else _is_error_code(status)
+    return bool(document.get("error")) or document.get("success") is False or failed
+
+
+def _is_error_code(status: object) -> bool:
+    return isinstance(status, int) and not isinstance(status, bool) and status >= 400

@@ -1,0 +1,91 @@
+"""What one engine tells of its weights: its answer to a probe prompt, and what each of its ranks holds.
+
+Probe requests ask for the prompt's log-probabilities as well, and vLLM does not read its prefix cache for such a
+request, so that every number is computed with the weights of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.admin import EngineAdmin
+from harness.answers import Generated
+from harness.errors import SmokestackError
+from harness.events import HeldParameter, Probe
+
+
+class ObservationError(SmokestackError):
+    """An engine answered a probe with something that cannot be an answer to it."""
+
+    kind = "observation"
+    exit_code = 30
+
+
+def probe(
+    engine: EngineAdmin, model: str, prompt: Sequence[int], *, new_tokens: int, stop_token_ids: Sequence[int]
+) -> Probe:
+    """The engine's greedy continuation of `prompt`, and the prompt under teacher forcing."""
+    sampling = {
+        "temperature": 0.0,
+        "max_tokens": new_tokens,
+        "logprobs": 0,
+        "prompt_logprobs": 0,
+        "stop_token_ids": list(stop_token_ids),
+    }
+    answer = engine.generate(model, prompt, sampling)
+    choice = answer.choices[0]
+    logprobs = choice.token_logprobs()
+    if len(logprobs) != len(choice.token_ids):
+        raise ObservationError(
+            "a probe's tokens and log-probabilities do not fit together",
+            expected=f"{len(choice.token_ids)} log-probabilities",
+            found=str(len(logprobs)),
+            where=engine.http.base_url,
+        )
+    return Probe(
+        prompt_ids=tuple(prompt),
+        token_ids=tuple(choice.token_ids),
+        logprobs=tuple(logprobs),
+        prompt_logprobs=teacher_forced(prompt, answer, engine.http.base_url),
+    )
+
+
+def held_by(engine: EngineAdmin) -> tuple[tuple[HeldParameter, ...], ...]:
+    """What each rank holds, with the digest that the engine itself gives of a tensor where it has one to give."""
+    ranks, own = engine.contents(), engine.checksums()
+    return tuple(
+        tuple(
+            HeldParameter(
+                name=told.name,
+                how=told.how,
+                dtype=told.dtype,
+                shape=None if told.shape is None else tuple(told.shape),
+                sha256=own.get(rank.prefix + told.name) if told.how == "held" else told.sha256,
+            )
+            for told in rank.parameters
+        )
+        for rank in ranks
+    )
+
+
+def teacher_forced(prompt: Sequence[int], answer: Generated, where: str) -> tuple[float, ...]:
+    """Log-probability of each prompt token but the first, given those before it; `len(prompt) - 1` numbers."""
+    entries = answer.prompt_logprobs or []
+    if len(entries) != len(prompt):
+        raise ObservationError(
+            "a probe's prompt log-probabilities are incomplete",
+            expected=f"{len(prompt)} entries",
+            found=str(len(entries)),
+            where=where,
+        )
+    found: list[float] = []
+    for token, entry in zip(prompt[1:], entries[1:], strict=True):
+        if entry is None or str(token) not in entry:
+            raise ObservationError(
+                "a probe's prompt log-probabilities lack a token of the prompt",
+                expected=f"an entry for token {token}",
+                found="none" if entry is None else ", ".join(sorted(entry)),
+                where=where,
+            )
+        found.append(entry[str(token)].logprob)
+    return tuple(found)
