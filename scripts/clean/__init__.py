@@ -16,14 +16,12 @@ from scripts.clean.catalogue import Item, Scope, catalogue
 from scripts.clean.measuring import measure
 from scripts.clean.needed import read_needed
 from scripts.clean.removal import remove, repoint_latest
-from scripts.clean.report import Listed, Report
+from scripts.clean.report import DAY_S, Listed, Report
 from scripts.clean.usage import Usage
 from scripts.console import Console
 from scripts.layout import Layout
 
 __all__ = ["Report", "clean"]
-
-DAY_S = 86400.0
 
 
 def clean(

@@ -34,7 +34,7 @@ _LOOKED_INTO: Mapping[str, Scope] = {
 ENVIRONMENT = ".venv-"
 STACK_FILE = "stack.json"
 VERDICT_FILE = "verdict.json"
-_EVENTS_FILE = "events.jsonl"
+EVENTS_FILE = "events.jsonl"
 _ANY_BUILD = ("*.lock",)
 
 
@@ -133,7 +133,7 @@ def _model(name: str, needed: Needed) -> Item:
 def _runs(root: Path) -> Iterator[Item]:
     for name in entries(root, "runs"):
         folder = root / "runs" / name
-        ours = _RUN.fullmatch(name) or (folder / _EVENTS_FILE).is_file()
+        ours = _RUN.fullmatch(name) or (folder / EVENTS_FILE).is_file()
         if folder.is_symlink() or not folder.is_dir() or not ours:
             continue
         standing = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_DAY_S = 86400.0
+DAY_S = 86400.0
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -39,7 +39,7 @@ class Report:
     def document(self) -> dict[str, Any]:
         return {
             "items": [
-                {"path": each.path, "bytes": each.size, "age_days": round(each.age_s / _DAY_S, 2), "why": each.why}
+                {"path": each.path, "bytes": each.size, "age_days": round(each.age_s / DAY_S, 2), "why": each.why}
                 for each in self.would_go
             ],
             "kept": [{"path": each.path, "why": each.kept} for each in self.kept],
@@ -87,6 +87,6 @@ def _size(size: int) -> str:
 
 
 def _age(seconds: float) -> str:
-    if seconds >= _DAY_S:
-        return f"{seconds / _DAY_S:.0f} d"
+    if seconds >= DAY_S:
+        return f"{seconds / DAY_S:.0f} d"
     return f"{seconds / 3600:.0f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
