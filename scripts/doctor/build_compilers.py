@@ -20,6 +20,13 @@ def device(subject: Subject) -> str | None:
     return None if recipe is None else str(recipe.get("device"))
 
 
+def switch_to_gcc(release: int) -> str:
+    """The command that gets gcc and g++ of a release, and makes them the ones that are found."""
+    slave = f"--slave /usr/bin/g++ g++ /usr/bin/g++-{release}"
+    use = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{release} 100 {slave}"
+    return f"sudo apt-get install -y gcc-{release} g++-{release} && {use}"
+
+
 def _compilers(subject: Subject) -> Finding:
     if not subject.stack.from_source:
         return skip(subject.stack.assembled)
@@ -35,9 +42,7 @@ def _compilers(subject: Subject) -> Finding:
     shown = ", ".join(f"{name} {versions.dotted(version)}" for name, version in found.items() if version)
     if any(version < oldest for version in found.values() if version):
         newer = oldest[0] + (oldest[1] > 0)
-        switch = " ".join(f"--slave /usr/bin/{name} {name} /usr/bin/{name}-{newer}" for name in ("g++",))
-        use = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{newer} 100 {switch}"
-        return fail(shown, required, f"sudo apt-get install -y gcc-{newer} g++-{newer} && {use}")
+        return fail(shown, required, switch_to_gcc(newer))
     if len(set(found.values())) > 1:
         return warn(
             f"{shown}: not the same", required, "update-alternatives --display gcc; gcc --version; g++ --version"

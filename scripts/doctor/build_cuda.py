@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from scripts.doctor import versions
-from scripts.doctor.build_compilers import device
+from scripts.doctor.build_compilers import device, switch_to_gcc
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
 from scripts.doctor.subject import Subject
 
@@ -59,7 +59,7 @@ def _not_for_cuda(subject: Subject) -> Finding:
 
 
 def _toolkit_fix(subject: Subject) -> str:
-    release = subject.stack.tools.get("cuda") or (".".join(map(str, subject.stack.torch_cuda or (13, 0))))
+    release = subject.stack.tools.get("cuda") or versions.dotted(subject.stack.torch_cuda or (13, 0))
     package = f"cuda-toolkit-{release.replace('.', '-')}"
     return (
         f"sudo apt-get install -y {package} && export CUDA_HOME=/usr/local/cuda-{release}   # from NVIDIA's repository"
@@ -152,12 +152,7 @@ def _host_compiler(subject: Subject) -> Finding:
     if gcc is None:
         return fail("no gcc", required, "sudo apt-get install -y build-essential")
     if gcc[0] > int(newest.group(1)):
-        older = newest.group(1)
-        use = f"--slave /usr/bin/g++ g++ /usr/bin/g++-{older}"
-        switch = f"sudo update-alternatives --install /usr/bin/gcc gcc /usr/bin/gcc-{older} 100 {use}"
-        return fail(
-            f"gcc {versions.dotted(gcc)}", required, f"sudo apt-get install -y gcc-{older} g++-{older} && {switch}"
-        )
+        return fail(f"gcc {versions.dotted(gcc)}", required, switch_to_gcc(int(newest.group(1))))
     return ok(f"gcc {versions.dotted(gcc)}", required)
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from scripts import indexes
 from scripts.doctor.host_paths import quoted
-from scripts.doctor.locked import BUILD, REQUIREMENTS, versions
+from scripts.doctor.locked import BUILD, REQUIREMENTS, normalised, versions
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
-from scripts.doctor.subject import Subject
+from scripts.doctor.subject import Subject, means_on
 
-_OFF = frozenset({"", "0", "false", "no", "off"})
 _SHOWN = 4
 
 
@@ -27,8 +26,8 @@ def _index(subject: Subject) -> Finding:
     gone = [folder for folder in local if not subject.machine.is_dir(folder)]
     if environ.get("UV_FIND_LINKS") and gone:
         return fail(f"UV_FIND_LINKS names {', '.join(gone)}, which is no folder", required, "unset UV_FIND_LINKS")
-    closed = [name for name in ("PIP_NO_INDEX", "UV_OFFLINE") if environ.get(name, "").lower() not in _OFF]
-    if settings.get("no-index", "").lower() not in _OFF:
+    closed = [name for name in ("PIP_NO_INDEX", "UV_OFFLINE") if means_on(environ.get(name, ""))]
+    if means_on(settings.get("no-index", "")):
         closed.append("pip.conf's no-index")
     index = environ.get("UV_DEFAULT_INDEX") or environ.get("UV_INDEX_URL") or environ.get("PIP_INDEX_URL")
     index = index or settings.get("index-url")
@@ -77,8 +76,8 @@ def _offline(subject: Subject, folders: list[str], shown: str, required: str) ->
 def _wheels(subject: Subject, folders: list[str]) -> set[tuple[str, str]]:
     """Normalised distribution and version of every wheel in the folders."""
     names = [name for folder in folders for name in subject.machine.entries(folder) or () if name.endswith(".whl")]
-    parts = [name.lower().split("-") for name in names]
-    return {(each[0].replace("_", "-").replace(".", "-"), each[1]) for each in parts if len(each) >= 5}
+    parts = [name.split("-") for name in names]
+    return {(normalised(each[0]), each[1].lower()) for each in parts if len(each) >= 5}
 
 
 def _torch_index(subject: Subject) -> Finding:

@@ -7,7 +7,7 @@ from pathlib import Path
 from scripts.doctor.facts import SourceFacts
 from scripts.doctor.host_paths import quoted
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
-from scripts.doctor.subject import Subject
+from scripts.doctor.subject import Subject, means_on
 
 NESTED = {
     "cuda": (
@@ -22,7 +22,6 @@ DOWNLOADED_BY_A_CRATE = "swagger-ui"
 """By the build script of utoipa-swagger-ui, with curl; no lock file has its hash."""
 
 _OFFLINE = ("UV_OFFLINE", "CARGO_NET_OFFLINE", "PIP_NO_INDEX")
-_OFF = frozenset({"", "0", "false", "no", "off"})
 _IGNORED = (
     *("MAX_JOBS", "NVCC_THREADS", "CARGO_BUILD_JOBS", "TORCH_CUDA_ARCH_LIST", "CMAKE_ARGS", "CMAKE_BUILD_TYPE"),
     *("CC", "CXX", "CFLAGS", "CXXFLAGS", "CUDAFLAGS", "LDFLAGS", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"),
@@ -109,7 +108,7 @@ def _nested(subject: Subject) -> Finding:
     floating = [name for name in NESTED.get(str(recipe.get("device")), ()) if name not in source.nested]
     if not floating and not crates:
         return ok(f"all pinned: {', '.join(source.nested) or 'none is fetched'}", required)
-    closed = [name for name in _OFFLINE if subject.environ.get(name, "").lower() not in _OFF]
+    closed = [name for name in _OFFLINE if means_on(subject.environ.get(name, ""))]
     if closed:
         fix = (
             f"unset {' '.join(closed)}   # or pin them: [sources.NAME.nested] in stacks/{subject.stack.name}/stack.toml"

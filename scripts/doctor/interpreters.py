@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from scripts.doctor import versions
 from scripts.doctor.subject import Subject
 
 LIMIT_S = 2.0
@@ -31,7 +32,7 @@ class Interpreter:
 
     @property
     def shown(self) -> str:
-        return f"{self.path} ({'.'.join(map(str, self.version))})"
+        return f"{self.path} ({versions.dotted(self.version)})"
 
 
 def install(subject: Subject, minor: str) -> str:

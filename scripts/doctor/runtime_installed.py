@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.doctor.json_objects import parsed
+from scripts.doctor.locked import normalised
 from scripts.doctor.machine import Machine
 from scripts.doctor.registry import Finding, skip
 from scripts.doctor.subject import Subject
@@ -28,11 +29,6 @@ def distributions(machine: Machine, site_packages: Path) -> dict[str, str]:
         if entry.endswith(_SUFFIX) and separator:
             found[normalised(name)] = version
     return found
-
-
-def normalised(name: str) -> str:
-    """A distribution's name as package indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirements(machine: Machine, site_packages: Path, name: str) -> tuple[str, ...]:
@@ -73,10 +69,10 @@ def when_installed(look: Callable[[Subject, Installed], Finding]) -> Callable[[S
     def guarded(subject: Subject) -> Finding:
         required = f"an environment that is installed from dist/{subject.stack.name}"
         text = subject.machine.read_text(subject.root / "dist" / subject.stack.name / "manifest.json") or ""
-        manifest = _object(text)
+        manifest = parsed(text)
         if manifest is None:
             return skip("nothing is built yet", required)
-        stamp = _object(subject.machine.read_text(subject.environment / STAMP))
+        stamp = parsed(subject.machine.read_text(subject.environment / STAMP))
         if stamp is None:
             return skip("nothing is installed yet", required)
         if stamp.get("manifest_sha256") != hashlib.sha256(text.encode()).hexdigest():
@@ -97,9 +93,6 @@ def when_unchanged(look: Callable[[Subject, Installed], Finding]) -> Callable[[S
     return when_installed(guarded)
 
 
-def _object(text: str | None) -> Mapping[str, Any] | None:
-    try:
-        found = json.loads(text or "")
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+def reinstall(subject: Subject) -> str:
+    """The command that makes the environment afresh."""
+    return f"./noxw -s install -- --stack {subject.stack.name} --force"

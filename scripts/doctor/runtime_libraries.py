@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scripts.doctor import interpreters
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
-from scripts.doctor.runtime_installed import Installed, when_unchanged
+from scripts.doctor.runtime_installed import Installed, reinstall, when_unchanged
 from scripts.doctor.subject import Subject
 
 _LOADERS = {
@@ -59,14 +59,14 @@ def _loads(subject: Subject, _installed: Installed) -> Finding:
         return skip("this machine's loader is not known here", required)
     parts = [path for folder in _PARTS for path in _modules(subject, subject.site_packages / folder)]
     if not parts:
-        return fail("the environment has none", required, _install(subject))
+        return fail("the environment has none", required, reinstall(subject))
     text = _trace(subject, loader, parts)
     if text is None:
         return skip("the loader did not answer in time", required)
     refused = [f"{name} ({why})" for name, why in _REFUSED.findall(text)]
     refused += [f"{Path(name).name} ({why})" for name, why in _BROKEN.findall(text)]
     if refused:
-        return fail(f"cannot be loaded: {', '.join(refused)}", required, _install(subject))
+        return fail(f"cannot be loaded: {', '.join(refused)}", required, reinstall(subject))
     too_new = sorted(set(_TOO_NEW.findall(text)))
     if too_new:
         found = f"this machine's C or C++ library is too old: it has no {', '.join(too_new)}"
@@ -138,11 +138,7 @@ def _fix_for(subject: Subject, missing: list[str]) -> str:
         return (
             f"{interpreters.install(subject, subject.stack.python)}   # one with a shared libpython; then install again"
         )
-    return _install(subject)
-
-
-def _install(subject: Subject) -> str:
-    return f"./noxw -s install -- --stack {subject.stack.name} --force"
+    return reinstall(subject)
 
 
 def _rebuild(subject: Subject) -> str:

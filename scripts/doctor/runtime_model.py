@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
 
+from scripts.doctor.json_objects import parsed
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
 from scripts.doctor.subject import Subject
 
@@ -89,11 +89,7 @@ def _unusable(subject: Subject, path: Path) -> str:
 
 
 def _object(subject: Subject, path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(subject.machine.read_text(path) or "")
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    return parsed(subject.machine.read_text(path))
 
 
 CHECKS = (

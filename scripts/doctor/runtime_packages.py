@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from scripts.doctor import versions
+from scripts.doctor.locked import normalised
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
-from scripts.doctor.runtime_installed import Installed, normalised, requirements, when_installed, when_unchanged
+from scripts.doctor.runtime_installed import Installed, reinstall, requirements, when_installed, when_unchanged
 from scripts.doctor.subject import Subject
 
 _FIRST = ("vllm", "torch", "pydantic", "ai-dynamo", "ai-dynamo-runtime")
@@ -28,7 +29,7 @@ def _versions(subject: Subject, installed: Installed) -> Finding:
     shown = [f"{name} {found.get(name, 'absent')} instead of {pinned.get(name, 'nothing')}" for name in names[:_SHOWN]]
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     # The next install notices too, and makes the environment afresh: nothing is lost but the change.
-    return warn(f"{'; '.join(shown)}{more}", required, f"./noxw -s install -- --stack {subject.stack.name} --force")
+    return warn(f"{'; '.join(shown)}{more}", required, reinstall(subject))
 
 
 def _torch(subject: Subject, installed: Installed) -> Finding:
@@ -40,7 +41,7 @@ def _torch(subject: Subject, installed: Installed) -> Finding:
     text = subject.machine.read_text(subject.site_packages / "torch" / "version.py")
     told = _CUDA.search(text or "")
     if text is None or told is None:
-        return fail("torch/version.py does not tell", required, _reinstall(subject))
+        return fail("torch/version.py does not tell", required, reinstall(subject))
     found = told.group(1)
     shown = "torch is built without CUDA" if found is None else f"torch is built for CUDA {found}"
     wanted = subject.stack.torch_cuda
@@ -103,10 +104,6 @@ def _release(version: str) -> tuple[int, ...]:
 
 def _written(bounds: list[tuple[str, str]]) -> str:
     return ",".join(operator + bound for operator, bound in bounds)
-
-
-def _reinstall(subject: Subject) -> str:
-    return f"./noxw -s install -- --stack {subject.stack.name} --force"
 
 
 CHECKS = (

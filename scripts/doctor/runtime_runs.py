@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.doctor.json_objects import parsed
 from scripts.doctor.machine import Machine
 from scripts.doctor.registry import Check, Finding, ok, skip, warn
 from scripts.doctor.runtime_sockets import listeners, sockets_of
@@ -43,7 +43,7 @@ def living(subject: Subject) -> tuple[Run, ...]:
     for name in subject.machine.entries(runs) or ():
         if subject.machine.link(runs / name) is not None:
             continue
-        state = _state(subject.machine.read_text(runs / name / STATE_FILE))
+        state = parsed(subject.machine.read_text(runs / name / STATE_FILE))
         # After a restart of the machine the pids of an old file are somebody else's.
         if state is None or state.get("boot_id") != boot:
             continue
@@ -51,14 +51,6 @@ def living(subject: Subject) -> tuple[Run, ...]:
         if run.pids:
             found.append(run)
     return tuple(found)
-
-
-def _state(text: str | None) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text or "")
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _run(machine: Machine, folder: Path, state: dict[str, Any]) -> Run:

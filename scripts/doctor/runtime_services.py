@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from scripts.doctor.registry import Check, Finding, fail, ok
-from scripts.doctor.runtime_installed import Installed, when_unchanged
+from scripts.doctor.runtime_installed import Installed, reinstall, when_unchanged
 from scripts.doctor.subject import Subject
 
 _PLANES = {"discovery": "etcd", "request": "tcp", "event": "zmq"}
@@ -21,11 +21,11 @@ def _etcd(subject: Subject, _installed: Installed) -> Finding:
     required = "the environment's own etcd, which starts"
     program = subject.environment / "bin" / "etcd"
     if not subject.machine.exists(program):
-        return fail(f"no {program}", required, _install(subject))
+        return fail(f"no {program}", required, reinstall(subject))
     answer = subject.ask(str(program), "--version")
     version = re.search(r"etcd Version: (\S+)", answer.output)
     if not answer.good or version is None:
-        return fail(f"etcd --version: {answer.in_short}", required, _install(subject))
+        return fail(f"etcd --version: {answer.in_short}", required, reinstall(subject))
     return ok(f"etcd {version.group(1)}", required)
 
 
@@ -45,7 +45,7 @@ def _sidecar(subject: Subject, installed: Installed) -> Finding:
     asserted = [str(line) for line in installed.stamp.get("asserted") or ()]
     line = next((line for line in asserted if line.startswith("the sidecar knows ")), None)
     if line is None:
-        return fail("the install did not ask the sidecar", required, _install(subject))
+        return fail("the install did not ask the sidecar", required, reinstall(subject))
     vllm = installed.packages.get("vllm", "")
     release = tuple(int(part) for part in re.findall(r"\d+", vllm)[:2])
     if release in _SILENT_ENGINES and _WORLD_SIZE_FLAG not in line:
@@ -55,10 +55,6 @@ def _sidecar(subject: Subject, installed: Installed) -> Finding:
             f"${{EDITOR:-vi}} stacks/{subject.stack.name}/stack.toml   # pin a newer vLLM",
         )
     return ok(f"{line} (vLLM {vllm})", required)
-
-
-def _install(subject: Subject) -> str:
-    return f"./noxw -s install -- --stack {subject.stack.name} --force"
 
 
 CHECKS = (

@@ -10,6 +10,13 @@ from scripts.doctor.asking import Answer
 from scripts.doctor.facts import StackFacts
 from scripts.doctor.machine import ASK_LIMIT_S, Machine
 
+_OFF = frozenset({"", "0", "false", "no", "off"})
+
+
+def means_on(value: str) -> bool:
+    """Whether a switch is on that is set to `value`, as pip, uv and cargo read theirs."""
+    return value.lower() not in _OFF
+
 
 @dataclass(frozen=True)
 class Options:

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from scripts import pins
-from scripts.digests import json_sha256
+from scripts.digests import file_sha256, json_sha256
 from scripts.errors import BuildError
 from scripts.layout import Layout
 from scripts.manifest import LockFile, Manifest
@@ -63,7 +63,7 @@ def inputs_sha256(layout: Layout) -> str:
     """One digest over all that the documents depend on beside the manifest: when it changes, they are stale."""
     code = {path.name: path for path in Path(__file__).parent.glob("*.py")}
     files = code | {layout.relative(path): path for path in (layout.stack_file, *_locks(layout))}
-    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    digests = {name: file_sha256(path) for name, path in files.items()}
     return json_sha256({"files": digests, "libraries": {name: metadata.version(name) for name in _LIBRARIES}})
 
 

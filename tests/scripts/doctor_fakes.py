@@ -14,6 +14,7 @@ from scripts.doctor.subject import Options, Subject
 from scripts.jobs import Resources
 
 GIB = 1 << 30
+_TABLE = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
 
 @dataclass
@@ -173,3 +174,12 @@ def subject(
 def look(check: Check, machine: FakeMachine, stack: StackFacts = CPU, **more: object) -> Finding:
     """What `check` finds there."""
     return check.look(subject(machine, stack, **more))  # type: ignore[arg-type]
+
+
+def listens(fake: FakeMachine, pid: int, address: str, port: int, table: str = "/proc/net/tcp") -> FakeMachine:
+    """`fake`, with a process that listens at an address as the kernel writes it."""
+    entry = f"   0: {address}:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0 {pid}77 1\n"
+    fake.files[table] = fake.files.get(table, _TABLE) + entry
+    fake.folders.add(f"/proc/{pid}/fd")
+    fake.links[f"/proc/{pid}/fd/5"] = f"socket:[{pid}77]"
+    return fake

@@ -8,9 +8,6 @@ import pytest
 from doctor_builds import CHECKS, STACK, found, machine
 from doctor_fakes import CPU, look
 
-from scripts.doctor import build_cargo, build_sources, host_paths
-from scripts.recipes import cargo_settings, nested, requirements
-
 
 @pytest.mark.parametrize("name", sorted(CHECKS))
 def test_a_machine_that_has_all_passes(name: str) -> None:
@@ -38,17 +35,3 @@ def test_a_stack_of_published_wheels_needs_no_compiler(name: str) -> None:
 )
 def test_what_only_another_recipe_needs_is_not_asked_for(name: str, recipe: str) -> None:
     assert found(name, machine(), replace(STACK, recipes={recipe: STACK.recipes[recipe]})).status == "skip"
-
-
-# What is written down twice, since a build needs packages and the doctor may not
-
-
-def test_the_nested_sources_are_those_of_the_recipes() -> None:
-    assert {device: list(names) for device, names in build_sources.NESTED.items()} == {
-        device: nested.wanted(device) for device in ("cuda", "cpu")
-    }
-
-
-def test_what_is_refused_of_a_cargo_configuration_is_what_builds_refuse() -> None:
-    assert (build_cargo.HARMLESS, build_cargo.OVERRIDDEN) == (cargo_settings._HARMLESS, cargo_settings._OVERRIDDEN)
-    assert host_paths.UNFIT.pattern == requirements._UNFIT.pattern

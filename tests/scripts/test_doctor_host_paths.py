@@ -6,10 +6,6 @@ import pytest
 from doctor_fakes import CPU, CUDA, GIB, look
 from doctor_hosts import ROOT, machine, the
 
-from harness import scratch
-from scripts.doctor import (
-    host_paths,
-)
 from scripts.doctor.facts import StackFacts
 from scripts.doctor.machine import Space
 
@@ -37,11 +33,6 @@ def test_sockets_fit_into_tmpdir(tmpdir: str, status: str) -> None:
 def test_a_long_tmpdir_and_no_other_place_fails() -> None:
     made = machine(environ={"TMPDIR": LONG}, folders={LONG})
     assert look(the("tmpdir"), made).status == "fail"
-
-
-def test_the_longest_tmpdir_is_the_one_that_a_run_accepts() -> None:
-    longest = scratch._longest_parent()
-    assert longest == host_paths.LONGEST_TMPDIR
 
 
 def test_a_tmpdir_mounted_noexec_stops_builds_only() -> None:

@@ -6,8 +6,7 @@ import os
 import socket
 
 import pytest
-from doctor_fakes import CPU, FakeMachine, look
-from test_doctor_runtime_runs import listens
+from doctor_fakes import CPU, FakeMachine, listens, look
 
 from scripts.doctor import runtime_ports
 from scripts.doctor.real_machine import RealMachine

@@ -6,13 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from doctor_fakes import FakeMachine, look
+from doctor_fakes import FakeMachine, listens, look
 
 from scripts.doctor import runtime_runs
 
 LEFT, ADMIN = runtime_runs.CHECKS
 RUNS = "/home/me/smokestack/runs"
-TABLE = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
 
 def run(name: str, pid: int, *, owner: int | None = None, boot: str = "this-boot") -> dict[str, str]:
@@ -35,14 +34,6 @@ def machine(*files: dict[str, str]) -> FakeMachine:
     for each in files:
         made.files.update(each)
     return made
-
-
-def listens(fake: FakeMachine, pid: int, address: str, port: int, table: str = "/proc/net/tcp") -> FakeMachine:
-    entry = f"   0: {address}:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0 {pid}77 1\n"
-    fake.files[table] = fake.files.get(table, TABLE) + entry
-    fake.folders.add(f"/proc/{pid}/fd")
-    fake.links[f"/proc/{pid}/fd/5"] = f"socket:[{pid}77]"
-    return fake
 
 
 def test_no_runs_at_all_are_fine() -> None:
