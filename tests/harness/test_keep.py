@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from harness.standing import STATE_FILE, StandingStack
 from harness.teardown import Leftovers
 from scripts.exclusion import holders
 from tests.harness import fakes
+from tests.harness.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES = ["etcd", "engine-0", "frontend", "sidecar-0"]
@@ -326,9 +326,8 @@ def test_a_stack_that_others_could_reach_is_not_left_standing(
 ) -> None:
     def expose(_session: Session, stack: Stack) -> None:
         stack.launch(exposed.spec(stack.context))
-        log, end = stack.context.log("exposed"), time.monotonic() + 10
-        while b"listening" not in log.read_bytes() and time.monotonic() < end:
-            stack.watch()
+        log = stack.context.log("exposed")
+        until("it listens", lambda: b"listening" in log.read_bytes())
 
     monkeypatch.setattr(keep, "observer_of", expose)
     assert keep.up(asked) == 30

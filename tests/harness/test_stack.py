@@ -5,100 +5,27 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import httpx
 import psutil
 import pytest
 
-from harness.clock import SteadyClock
 from harness.config import Deadlines
-from harness.ending import Stopped
-from harness.errors import DiscoveryError, InstallError, NotReadyError, ServiceDiedError, UsageError
-from harness.events import BaseEvent, Failure, Note, ServiceExited, ServiceReady, ServiceStarted
+from harness.errors import DiscoveryError, InstallError, NotReadyError, ServiceDiedError
+from harness.events import ServiceExited, ServiceReady
 from harness.events import Topology as TopologyEvent
 from harness.evidence.exposure import exposed
-from harness.ports import PortRoom
-from harness.proctable import ProcessTable, read_row
+from harness.process import Process
+from harness.proctable import ProcessTable
 from harness.services import exposed as exposed_service
 from harness.services.context import TRAINER, ServiceContext
-from harness.services.spec import ServiceSpec
 from harness.stack import Stack
-from harness.standing import StandingStack
-from harness.teardown import Leftovers
 from harness.watch import LAST_WORDS_S
-from tests.harness import fakes
-
-NAMES = ("etcd", "etcd-peer", "frontend", "discovery", "rendezvous")
-CLEAN = ((), ())
-
-
-class Bench:
-    """A stack of fakes in a folder, and what it told."""
-
-    def __init__(self, root: Path, engines: int = 1, deadlines: Deadlines | None = None) -> None:
-        room = PortRoom()
-        names = [*NAMES]
-        for index in range(engines):
-            names += [f"engine-{index}", f"engine-{index}-grpc", f"sidecar-{index}"]
-        self.leases = {name: room.free() for name in names}
-        fakes.make_environment(root / ".venv-cpu")
-        changes = {} if deadlines is None else {"deadlines": deadlines}
-        ports = {name: lease.port for name, lease in self.leases.items()}
-        self.context: ServiceContext = fakes.context(root, ports=ports, engines=engines, **changes)
-        self.events: list[BaseEvent] = []
-        self.stack = Stack(self.context, clock=SteadyClock(), emit=self.events.append)
-
-    def tell(self, file: str) -> None:
-        """Leave a file for the fake programs to find."""
-        (self.context.config.tmp_dir / file).touch()
-
-    def core(self) -> int:
-        """Pid of the first engine's inner process."""
-        return int((self.context.config.tmp_dir / f"core-{self.context.config.ports['engine-0']}").read_text())
-
-    def started(self) -> list[str]:
-        return [event.service for event in self.events if isinstance(event, ServiceStarted)]
-
-    def close(self) -> None:
-        self.stack.stop(urgent=lambda: True)
-        for lease in self.leases.values():
-            lease.release()
-
-
-@pytest.fixture
-def make_bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def make(**options: object) -> Bench:
-        made.append(Bench(tmp_path, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for bench in made:
-        bench.close()
-
-
-@pytest.fixture
-def bench(make_bench: Callable[..., Bench]) -> Bench:
-    return make_bench()
-
-
-def leftovers(left: Leftovers) -> tuple[object, object]:
-    return (left.survivors, left.ports)
-
-
-def watch_until(stack: Stack, error: type[Exception], seconds: float = 5.0) -> pytest.ExceptionInfo[Exception]:
-    """Call `watch` until it raises; within `seconds`, or the test fails."""
-    with pytest.raises(error) as caught:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            stack.watch()
-    return caught
+from tests.harness.bench import CLEAN, Bench, leftovers, trainer_running, watch_until
+from tests.harness.waiting import until
 
 
 class TestStart:
@@ -180,9 +107,7 @@ class TestExposure:
         before = bench.stack.listening("start")
         process = bench.stack.launch(exposed_service.spec(bench.context))
         log = bench.context.log("exposed")
-        end = time.monotonic() + 5
-        while b"listening" not in log.read_bytes() and time.monotonic() < end:
-            bench.stack.watch()
+        until("it listens", lambda: b"listening" in log.read_bytes())
         bench.stack.note_listening()
         process.stop()
         [told] = exposed(bench.stack.listening("end"), "127.0.0.1")
@@ -238,8 +163,7 @@ class TestWatch:
         process = bench.stack.processes["sidecar-0"]
         [port] = process.spec.ports.values()
         os.kill(process.pid, signal.SIGKILL)
-        while process.poll() is None:
-            time.sleep(0.005)
+        until("it has ended", lambda: process.poll() is not None)
         with socket.create_server(("127.0.0.1", port)):
             caught = watch_until(bench.stack, ServiceDiedError)
         assert "sidecar-0 was replaced" in str(caught.value)
@@ -254,17 +178,15 @@ class TestWatch:
         assert len(readings) == 1
 
     def test_a_trainer_may_end_well_once_it_is_done(self, bench: Bench) -> None:
-        process = bench.stack.launch(_trainer(bench, "pass"))
+        process = bench.stack.launch(trainer_running(bench, "pass"))
         bench.stack.may_end(TRAINER)
-        while process.poll() is None:
-            bench.stack.watch()
+        until("it has ended", lambda: watched_end(bench.stack, process))
         bench.stack.watch()
         assert bench.events[-1] == ServiceExited(service=TRAINER, returncode=0, expected=True)
 
     def test_a_trainer_that_fails_is_heard_out_first(self, bench: Bench) -> None:
-        process = bench.stack.launch(_trainer(bench, "raise SystemExit(1)"))
-        while process.poll() is None:
-            bench.stack.watch()
+        process = bench.stack.launch(trainer_running(bench, "raise SystemExit(1)"))
+        until("it has ended", lambda: watched_end(bench.stack, process))
         began = time.monotonic()
         watch_until(bench.stack, ServiceDiedError)
         assert time.monotonic() - began >= LAST_WORDS_S * 0.9
@@ -312,105 +234,11 @@ class TestIdentities:
         answers_again.join()
 
 
-class TestStop:
-    def test_nothing_is_left_and_a_second_stop_finds_that_too(self, bench: Bench) -> None:
-        bench.stack.start()
-        assert leftovers(bench.stack.stop()) == CLEAN
-        assert leftovers(bench.stack.stop()) == CLEAN
-        exits = [event.service for event in bench.events if isinstance(event, ServiceExited)]
-        assert sorted(exits) == ["engine-0", "etcd", "frontend", "sidecar-0"]
-
-    def test_before_the_start_there_is_nothing_to_stop(self, bench: Bench) -> None:
-        assert leftovers(bench.stack.stop()) == CLEAN
-
-    def test_an_engines_inner_process_goes_with_it(self, bench: Bench) -> None:
-        bench.stack.start()
-        core = bench.core()
-        bench.stack.stop()
-        row = read_row(core)
-        assert row is None or row.ended
-
-    def test_a_service_that_cannot_be_stopped_is_a_failure_and_hides_nothing(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        bench.stack.start()
-        frontend = bench.stack.processes["frontend"]
-        with monkeypatch.context() as patched:
-            patched.setattr(frontend, "stop", _refuse)
-            left = bench.stack.stop()
-        assert [one.service for one in left.survivors] == ["frontend"]
-        assert set(left.ports) == set(frontend.spec.ports.values())
-        [failure] = [event for event in bench.events if isinstance(event, Failure)]
-        assert (failure.error.kind, failure.error.exit_code) == ("teardown", 50)
-        exits = {event.service for event in bench.events if isinstance(event, ServiceExited)}
-        assert exits == {"engine-0", "etcd", "sidecar-0"}
-
-    def test_whoever_took_the_rendezvous_port_is_named_and_not_counted(self, bench: Bench) -> None:
-        port = bench.context.config.ports["rendezvous"]
-        with socket.create_server(("127.0.0.1", port)):
-            left = bench.stack.stop()
-        assert left.ports == ()
-        notes = [event.text for event in bench.events if isinstance(event, Note)]
-        assert any(f"pid {os.getpid()} on 127.0.0.1:{port}" in note for note in notes)
-
-    def test_shared_memory_of_an_engine_that_was_killed_goes_with_it(self, bench: Bench) -> None:
-        path = Path("/dev/shm") / f"smokestack-test-{bench.context.config.run_id}"
-        code = f"import time; held = open({str(path)!r}, 'w'); time.sleep(600)"
-        bench.stack.start()
-        process = bench.stack.launch(_trainer(bench, code))
-        while not path.exists():
-            time.sleep(0.01)
-        assert bench.stack.stop(urgent=lambda: True).files == ()
-        assert process.poll() == -signal.SIGKILL
-        assert not path.exists()
-
-    def test_shared_memory_that_nobody_was_seen_with_is_named_and_not_counted(self, bench: Bench) -> None:
-        path = Path("/dev/shm") / f"smokestack-test-{bench.context.config.run_id}"
-        process = bench.stack.launch(_trainer(bench, f"open({str(path)!r}, 'w').write('left')"))
-        try:
-            while process.poll() is None:
-                time.sleep(0.01)
-            assert bench.stack.stop().files == ()
-            assert any(str(path) in event.text for event in bench.events if isinstance(event, Note))
-        finally:
-            path.unlink()
-
-
-class TestStanding:
-    def test_a_later_command_finds_it_and_takes_it_down(self, bench: Bench, tmp_path: Path) -> None:
-        bench.stack.start()
-        bench.stack.describe().write()
-        standing = StandingStack.load(tmp_path / "run")
-        assert standing.urls["frontend"] == bench.context.url("frontend")
-        assert standing.alive() == dict.fromkeys(("etcd", "engine-0", "frontend", "sidecar-0"), True)
-        assert leftovers(standing.take_down()) == CLEAN
-        assert not any(standing.alive().values())
-
-    def test_a_run_without_one_says_so(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="no stack was left running"):
-            StandingStack.load(tmp_path)
-
-    def test_a_damaged_state_file_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "stack.json").write_text('{"schema": 2}')
-        with pytest.raises(UsageError, match=r"stack\.json"):
-            StandingStack.load(tmp_path)
+def watched_end(stack: Stack, process: Process) -> bool:
+    stack.watch()
+    return process.poll() is not None
 
 
 def _only_child(pid: int) -> int:
     [child] = psutil.Process(pid).children()
     return child.pid
-
-
-def _refuse(*_args: object, **_options: object) -> Stopped:
-    raise PermissionError("may not be signalled")
-
-
-def _trainer(bench: Bench, code: str) -> ServiceSpec:
-    context = bench.context
-    return ServiceSpec(
-        name=TRAINER,
-        argv=(sys.executable, "-I", "-S", "-c", code),
-        env={},
-        cwd=context.config.tmp_dir,
-        log=context.log(TRAINER),
-    )

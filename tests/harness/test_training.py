@@ -14,6 +14,7 @@ import pytest
 from harness.config import Deadlines
 from harness.errors import RefitError, ServiceDiedError, TrainingError
 from harness.training import Follower, Plan, TrainerChannel
+from tests.harness.waiting import until
 
 PLAN = Plan(
     frontend_url="http://127.0.0.1:1",
@@ -65,8 +66,21 @@ class Scripted:
 
     def hear(self, count: int) -> None:
         """Until so many events were heard in all: the reader thread knows nothing of the stepping clock."""
-        while len(self.emitted) < count:
+
+        def heard() -> bool:
             self.channel.hear(lambda event: self.emitted.append(event["kind"]))
+            return len(self.emitted) >= count
+
+        until(f"{count} events were heard", heard)
+
+    def hear_out(self) -> None:
+        """Until its stream has ended."""
+
+        def ended() -> bool:
+            self.channel.hear(lambda event: self.emitted.append(event["kind"]))
+            return self.channel.ended
+
+        until("the trainer's stream has ended", ended)
 
     def say_and_hear(self, event: dict[str, Any]) -> None:
         self.say(event)
@@ -187,8 +201,7 @@ def test_the_trainers_own_account_of_a_hang_arrives_before_the_harness_gives_up(
 def test_a_failure_heard_while_nobody_waits_for_it_is_raised_as_what_it_is(trainer: Scripted) -> None:
     trainer.say({"kind": "trainer.error", "error": {"kind": "model", "what": "no such weights", "hint": "make them"}})
     trainer.leave()
-    while not trainer.channel.ended:
-        trainer.channel.hear(lambda event: trainer.emitted.append(event["kind"]))
+    trainer.hear_out()
     with pytest.raises(TrainingError, match="no such weights") as caught:
         trainer.channel.raise_fault(Path("trainer.log"))
     assert caught.value.hint == "make them"
@@ -198,8 +211,7 @@ def test_a_failure_heard_while_nobody_waits_for_it_is_raised_as_what_it_is(train
 def test_a_trainer_that_said_nothing_wrong_has_no_fault(trainer: Scripted) -> None:
     trainer.say({"kind": "trainer.done"})
     trainer.leave()
-    while not trainer.channel.ended:
-        trainer.channel.hear(lambda _event: None)
+    trainer.hear_out()
     trainer.channel.raise_fault(Path("trainer.log"))
 
 
