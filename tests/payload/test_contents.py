@@ -82,7 +82,7 @@ def by_name(model: torch.nn.Module) -> dict[str, Told]:
 
 
 def test_the_engine_freed_what_it_repacked_and_its_digest_is_that_of_nothing(weights: dict[str, torch.Tensor]) -> None:
-    """Trap 1, at its source."""
+    """So the engine's own digest of such a weight is evidence of nothing."""
     assert digest(Model(weights).qkv_proj.weight) == EMPTY
 
 

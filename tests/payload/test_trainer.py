@@ -24,6 +24,8 @@ from test_gloo import worker
 from test_rollout import answer
 
 MakeEngine = Callable[[], FakeEngine]
+LIMIT_S = 120.0
+"""No trainer lives longer, so that waiting for its next event ends."""
 
 
 class Process:
@@ -42,9 +44,13 @@ class Process:
         os.close(commands_read)
         self.events = os.fdopen(events_read, encoding="utf-8")
         self.commands = os.fdopen(commands_write, "w", encoding="utf-8")
+        self._limit = threading.Timer(LIMIT_S, self.popen.kill)
+        self._limit.start()
 
     def next(self) -> dict[str, Any]:
-        event: dict[str, Any] = json.loads(self.events.readline())
+        line = self.events.readline()
+        assert line, f"the trainer ended, or said nothing more within {LIMIT_S:g} s of its start"
+        event: dict[str, Any] = json.loads(line)
         return event
 
     def send(self, **command: Any) -> None:
@@ -52,6 +58,7 @@ class Process:
         self.commands.flush()
 
     def close(self) -> None:
+        self._limit.cancel()
         self.popen.kill()
         self.popen.communicate()
         self.events.close()
