@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from fixture_project import Project
-from tampering import absent, added, flipped
 
 from scripts import manifest as manifests
 from scripts.verify.dist import verify_dist
 from scripts.verify.environment import verify_environment
+from tests.tampering import absent, added, flipped
 
 SITE = "lib/python3.*/site-packages"
 
@@ -25,6 +25,11 @@ def files(folder: Path) -> list[Path]:
 def the_one(folder: Path, pattern: str) -> Path:
     (path,) = folder.glob(pattern)
     return path
+
+
+def at(path: Path, part: float) -> int:
+    """The position of a byte: of the first one at 0.0, of the last one at 1.0."""
+    return round(part * (path.stat().st_size - 1))
 
 
 def wrong_in_dist(project: Project) -> set[str]:
@@ -56,7 +61,7 @@ def test_a_flipped_bit_in_any_file_of_dist_is_named_and_nothing_else_is(
     paths = files(installed.layout.dist)
     assert len(paths) == 9
     for path in paths:
-        with flipped(path, part, tmp_path):
+        with flipped(path, at(path, part), tmp_path):
             assert wrong_in_dist(installed) == {name(installed, path)}
     assert wrong_in_dist(installed) == set()
 
@@ -77,7 +82,7 @@ def test_a_flipped_bit_in_any_file_of_the_environment_is_named_and_nothing_else_
     assert {"smokestack-install.json", "smokestack-contents.json", "smokestack-inventory.json"} <= kinds
     for path in paths:
         if path.stat().st_size:
-            with flipped(path, part, tmp_path):
+            with flipped(path, at(path, part), tmp_path):
                 assert wrong_in_environment(installed) == {name(installed, path)}
     assert wrong_in_environment(installed) == set()
 
@@ -99,7 +104,7 @@ def test_a_link_that_leads_elsewhere_is_named(installed: Project, tmp_path: Path
 @pytest.mark.parametrize("pattern", ["dist/fixture/dynamo-vllm-sidecar", f".venv-fixture/{SITE}/vllm/vllm-rs"])
 def test_the_command_names_a_flipped_bit(installed: Project, tmp_path: Path, pattern: str) -> None:
     path = the_one(installed.root, pattern)
-    with flipped(path, 0.5, tmp_path):
+    with flipped(path, at(path, 0.5), tmp_path):
         assert name(installed, path) in complaint(installed)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from fixture_project import Project, contents
-from tampering import absent
 
 from tests.sources import repositories
+from tests.tampering import absent
 
 RECORDS = {"SHA256SUMS", "manifest.json", "provenance.json", "sbom.cdx.json"}
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from synthetic import Project
-from verified import absent, changed, flipped
 
 from scripts import sums
 from scripts.verify.dist import verify_dist
 from scripts.verify.findings import Finding
+from tests.tampering import absent, changed, flipped
 
 NAMES = (
     "SHA256SUMS",

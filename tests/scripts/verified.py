@@ -1,13 +1,11 @@
-"""A built and installed stack in miniature whose engine has machine code, and files that are changed for a moment."""
+"""A built and installed stack in miniature whose engine has machine code."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import machine_code
@@ -84,29 +82,3 @@ def make(project: Project, console: Console) -> Project:
     built = build.build(project.layout, inputs, console)
     install.install(project.layout, built.whole(), "cpu", console)
     return project
-
-
-@contextlib.contextmanager
-def absent(path: Path, aside: Path) -> Iterator[Path]:
-    """The file is in the folder `aside` for the block. It is moved, never written to: uv's cache may have it, too."""
-    kept = path.rename(aside / path.name)
-    try:
-        yield kept
-    finally:
-        kept.replace(path)
-
-
-@contextlib.contextmanager
-def changed(path: Path, content: bytes, aside: Path) -> Iterator[None]:
-    """The file has other bytes for the block, and the mode and the dates that it had."""
-    with absent(path, aside) as kept:
-        path.write_bytes(content)
-        shutil.copystat(kept, path)
-        yield
-
-
-def flipped(path: Path, position: int, aside: Path) -> contextlib.AbstractContextManager[None]:
-    """One bit of the byte at `position` is another."""
-    content = bytearray(path.read_bytes())
-    content[position] ^= 1 << position % 8
-    return changed(path, bytes(content), aside)

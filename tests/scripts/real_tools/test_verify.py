@@ -14,7 +14,6 @@ import machine_code
 import pytest
 import verified
 from synthetic import PYTHON, Project
-from verified import absent, changed, flipped
 
 from scripts import build
 from scripts.console import Console
@@ -25,6 +24,7 @@ from scripts.verify import allowances, inputs, programs, verify
 from scripts.verify.allowances import Allowance
 from scripts.verify.findings import Report
 from scripts.verify.programs import Complaint
+from tests.tampering import absent, changed, flipped
 
 SITE = f".venv-mini/lib/python{PYTHON}/site-packages"
 ENGINE = "vllm-1.0.0+cpu-cp38-abi3-manylinux_2_28_x86_64.whl"

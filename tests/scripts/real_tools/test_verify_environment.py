@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from synthetic import PYTHON, Project, sha256
-from verified import absent, changed, flipped
 
 from scripts import inventory
 from scripts.verify.dist import verify_dist
 from scripts.verify.environment import verify_environment
 from scripts.verify.findings import Finding
+from tests.tampering import absent, changed, flipped
 
 SITE = f"lib/python{PYTHON}/site-packages"
 PLACES = 4
