@@ -71,7 +71,7 @@ def show_platform(
             Complaint(artifact, "auditwheel.library", f"{text} because of a library from outside, {library}", library)
             for library in libraries
         ]
-        if not complaints:
+        if not libraries:
             complaints.append(Complaint(artifact, "auditwheel.platform-tag", text))
     return complaints, told["external_libs"]
 
