@@ -1,6 +1,6 @@
 """What an environment consists of, entry by entry: written into it as the last act of an install, read by `verify`.
 
-Every file, link and folder is in it but the inventory itself, whose first field vouches for the rest.
+Every file, link and folder is in it but the inventory itself, whose field `seal` vouches for all entries.
 """
 
 from __future__ import annotations
