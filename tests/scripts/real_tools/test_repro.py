@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -177,13 +178,18 @@ def test_ctrl_c_ends_the_build_and_removes_its_folder(project: Project, tmp_path
     )
     argv = [sys.executable, "-m", "scripts", "repro", "--stack", "mini", "--json"]
     running = subprocess.Popen(argv, cwd=project.root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    # Opened without waiting for the build, so that the wait for its word has an end.
+    talk = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        build = int(pipe.read_text())
+        assert select.select([talk], [], [], 60)[0], "the build did not get as far"
+        build = int(os.read(talk, 64))
         workspace = list((project.layout.cache / "repro").iterdir())
         running.send_signal(signal.SIGINT)
         out, _ = running.communicate(timeout=30)
     finally:
         running.kill()
+        running.wait()
+        os.close(talk)
     assert (running.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
     assert len(workspace) == 1
     assert not workspace[0].exists()
