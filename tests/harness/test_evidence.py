@@ -91,7 +91,7 @@ def test_without_a_look_before_transfer_0_nothing_can_be_said_of_what_it_did() -
 
 
 def test_the_digest_of_nothing_is_counted_and_never_equal() -> None:
-    """Trap 1: the CPU backend frees what it repacks. Both sides with that digest are still no evidence."""
+    """The CPU backend frees what it repacks. Both sides with that digest are still no evidence."""
     found = judged(SOUND)["policy.weights-digests"].found
     assert found.endswith("6 without evidence"), found
     assert "24 equal" in found
