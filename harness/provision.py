@@ -41,8 +41,9 @@ class Provisioner:
         argv = [sys.executable, "-m", "scripts.doctor", "--stack", self.stack, "--for", "run", "--json"]
         env = {**tool_environment(os.environ), DIE_WITH_PARENT: str(os.getpid())}
         result = self._tool(argv, "doctor", env)
-        failed = _failed_checks(result)
-        if failed or result.returncode != 0:
+        checks = _checks(result)
+        failed = [check for check in checks if check["status"] == "fail"]
+        if failed or not checks or result.returncode != 0:
             raise DoctorError(
                 f"this machine is not fit for the stack {self.stack}",
                 expected=_each(failed, "required") or "exit status 0 and one JSON document on stdout",
@@ -111,13 +112,13 @@ class ModelFolder:
     warm_cache: Path | None = None
 
 
-def _failed_checks(result: ToolResult) -> list[dict[str, Any]]:
-    """What the doctor found wrong; nothing when it gave no findings at all."""
+def _checks(result: ToolResult) -> list[dict[str, Any]]:
+    """What the doctor found; nothing when it gave no account that can be read."""
     try:
-        checks = json.loads(result.stdout)["checks"]
+        checks: list[dict[str, Any]] = json.loads(result.stdout)["checks"]
+        return checks if all("status" in check for check in checks) else []
     except (ValueError, TypeError, KeyError):
         return []
-    return [check for check in checks if check["status"] == "fail"]
 
 
 def _each(checks: list[dict[str, Any]], field: str) -> str:

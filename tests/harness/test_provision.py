@@ -77,7 +77,18 @@ def test_each_fault_of_the_machine_is_named_with_its_fix(root: Path) -> None:
     assert caught.value.hint == "apt-get install a\n    apt-get install b"
 
 
-@pytest.mark.parametrize("code", ["sys.exit(3)", 'print("not json"); sys.exit(10)', "print('[]'); sys.exit(1)"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.exit(3)",
+        'print("not json"); sys.exit(10)',
+        "print('[]'); sys.exit(1)",
+        "pass",
+        'print("not json")',
+        'print(json.dumps({"checks": []}))',
+        'print(json.dumps({"checks": [{"id": "host.a"}]}))',
+    ],
+)
 def test_a_doctor_that_gives_no_findings_is_no_clean_bill_of_health(root: Path, code: str) -> None:
     doctor(root, code)
     with pytest.raises(DoctorError) as caught:
