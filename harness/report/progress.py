@@ -44,6 +44,12 @@ class Progress:
                 self._doing = f"observing version {event.version}"
             case events.Observed():
                 self._doing = self._after(event.version)
+            case events.Destroyed():
+                self._doing = "refit 0"
+            case events.Perturbation():
+                self._doing = f"observing the {event.stage} weights"
+            case events.PerturbationObserved():
+                self._doing = "a refit back" if event.stage == "perturbed" else "a last generation"
             case events.Step():
                 self._doing = f"refit {event.step}"
 
@@ -57,9 +63,9 @@ class Progress:
     def _after(self, version: int) -> str:
         """What the run does once `version` was observed."""
         if version == events.BEFORE_TRANSFER:
-            return "refit 0"
+            return "destroying the weights"
         if version == self._steps:
-            return "a last generation"
+            return "a refit to perturbed weights"
         return f"step {version + 1} of {self._steps}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

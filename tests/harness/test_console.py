@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the, without
+from rich.console import Console as RichConsole
 
+from harness import events
 from harness.evidence import CHECKS
 from harness.plaintext import plain
 from harness.report.console import Console, wants_plain
 from harness.report.failure import failure_body
+from harness.report.progress import Progress
 from harness.report.verdict import judge_run
 
 SOUND = passing_run()
@@ -201,7 +204,29 @@ def test_a_run_that_did_not_pass_says_so_with_its_exit_status() -> None:
 
 def test_the_live_line_says_what_the_run_is_doing() -> None:
     text = plain(shown(SOUND, Terminal()))
-    for words in ("train  0 s  refit 0", "train  0 s  step 1 of 4", "train  0 s  a last generation", "teardown  0 s"):
+    for words in (
+        "train  0 s  refit 0",
+        "train  0 s  step 1 of 4",
+        "train  0 s  a refit to perturbed weights",
+        "train  0 s  a last generation",
+        "teardown  0 s",
+    ):
         assert words in text
     assert "None" not in text
     assert "step 5" not in text
+
+
+def test_the_live_line_tells_the_refits_of_the_perturbation_apart() -> None:
+    progress, said = Progress(lambda: 0.0), []
+    for fields in SOUND:
+        progress.follow(events.parse_fields(fields))
+        if fields["kind"].startswith("perturbation"):
+            view = io.StringIO()
+            RichConsole(file=view, width=80).print(progress)
+            said.append(view.getvalue().split("  ")[-1].strip())
+    assert said == [
+        "observing the perturbed weights",
+        "a refit back",
+        "observing the restored weights",
+        "a last generation",
+    ]
