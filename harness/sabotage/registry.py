@@ -143,9 +143,6 @@ UNSABOTAGED: Mapping[str, str] = {
     "stack.pins-installed": "a fault of the stack, not of the trainer",
     "stack.same-processes": "a fault of the stack, not of the trainer",
     "teardown.clean": "a fault of the stack, not of the trainer",
-    "policy.cache-reset": "the check is younger than the sabotages",
-    "policy.mismatch": "the check is younger than the sabotages",
-    "policy.versions-spans": "the check is younger than the sabotages",
 }
 """Checks that no sabotage turns red yet, with the reason. `docs/sabotage.md` lists them."""
 
