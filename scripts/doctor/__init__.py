@@ -1,8 +1,9 @@
 """The doctor: what this machine lacks for a stack, each with the command that mends it.
 
 It only looks: it writes nothing, asks nobody on the network, shows no secret, and ends within ten seconds,
-whatever hangs. Standard library and `scripts.errors` only, so that `python3 -m scripts.doctor` works in a fresh
-checkout. Written for Python 3.9, so that an old one can be told so; the first lines run on anything.
+whatever hangs. Standard library only, in the modules of the build plane that it uses as well, so that
+`python3 -m scripts.doctor` works in a fresh checkout. Written for Python 3.9, so that an old one can be told so; the
+first lines run on anything.
 """
 
 import sys

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
+from scripts import cargo_settings
 from scripts.doctor.host_paths import UNFIT, quoted
 from scripts.doctor.registry import Check, Finding, fail, ok, skip
 from scripts.doctor.subject import Subject
-
-HARMLESS = frozenset(
-    {"alias", "cache", "cargo-new", "credential-alias", "future-incompat-report", "http", "install", "net"}
-    | {"registries", "registry", "source", "term"}
-)
-OVERRIDDEN = frozenset({"build.incremental", "build.jobs", "build.rustc-wrapper", "build.target-dir"})
-"""Tables that say where things come from, and settings that a recipe makes itself: as in `recipes.cargo_settings`."""
 
 
 def _home(subject: Subject) -> str:
@@ -40,34 +34,16 @@ def _cargo_config(subject: Subject) -> Finding:
     if not subject.stack.from_source:
         return skip(subject.stack.assembled)
     required = "no cargo configuration of your own that changes what is built"
-    cache = subject.root / ".cache"
-    folders = [_home(subject), *(str(folder / ".cargo") for folder in (cache, *cache.parents))]
+    folders = [_home(subject), *map(str, cargo_settings.above(subject.root / ".cache"))]
     found = []
     for folder in dict.fromkeys(folders):
-        for name in ("config", "config.toml"):
+        for name in cargo_settings.NAMES:
             text = subject.machine.read_text(f"{folder}/{name}")
             if text is not None:
-                found += [f"{setting} in {folder}/{name}" for setting in foreign_settings(text)]
+                found += [f"{setting} in {folder}/{name}" for setting in cargo_settings.foreign_settings(text)]
     if found:
         return fail(", ".join(found), required, 'export CARGO_HOME="$HOME/cargo-smokestack"   # or take them out')
     return ok("none", required)
-
-
-def foreign_settings(text: str) -> list[str]:
-    """What of a cargo configuration would change a build."""
-    import tomllib  # not in an old Python, in which no check of this group is made
-
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        return [f"no TOML ({error})"]
-    names = []
-    for key, value in table.items():
-        if key == "build" and isinstance(value, dict):
-            names += [f"build.{each}" for each in value if f"build.{each}" not in OVERRIDDEN]
-        elif key not in HARMLESS:
-            names.append(key)
-    return names
 
 
 CHECKS = (

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts import commands, environment, indexes
+from scripts import cargo_settings, commands, environment, indexes
 from scripts.digests import file_sha256
 from scripts.layout import Layout
-from scripts.recipes import cargo_settings, variables
+from scripts.recipes import variables
 from scripts.requirements_file import Locked, read
 from scripts.stackfile import Recipes, Stack
 

@@ -10,9 +10,9 @@ import pytest
 import recipes_example as example
 from recipes_example import MACHINE, STACK, plan
 
-from scripts import recipes
+from scripts import cargo_settings, recipes
 from scripts.errors import DoctorError, PinError
-from scripts.recipes import RecipeName, Toolchain, cargo_settings
+from scripts.recipes import RecipeName, Toolchain
 from scripts.recipes.requirements import Lack, check, check_toolchain_file, lacking
 from scripts.recipes.toolchain import Rust, find
 

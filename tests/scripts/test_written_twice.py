@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from harness import ports, rundir, scratch, standing
 from scripts.clean.catalogue import EVENTS_FILE, STACK_FILE
-from scripts.doctor import build_cargo, build_sources, host_paths, runtime_installed, runtime_ports, runtime_runs
+from scripts.doctor import build_sources, host_paths, runtime_installed, runtime_ports, runtime_runs
 from scripts.layout import PROJECT_ROOT, Layout
-from scripts.recipes import cargo_settings, nested, requirements
+from scripts.recipes import nested, requirements
 
 
 def test_the_nested_sources_are_those_of_the_recipes() -> None:
@@ -15,8 +15,7 @@ def test_the_nested_sources_are_those_of_the_recipes() -> None:
     }
 
 
-def test_what_is_refused_of_a_cargo_configuration_is_what_builds_refuse() -> None:
-    assert (build_cargo.HARMLESS, build_cargo.OVERRIDDEN) == (cargo_settings._HARMLESS, cargo_settings._OVERRIDDEN)
+def test_the_paths_that_are_refused_are_those_that_builds_refuse() -> None:
     assert host_paths.UNFIT.pattern == requirements._UNFIT.pattern
 
 
