@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -55,11 +56,8 @@ def test_a_changed_byte_names_its_file_and_no_other(whole: Project, tmp_path: Pa
     assert not found(whole)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("other", NAMES)
+@pytest.mark.parametrize(("name", "other"), list(itertools.combinations(NAMES, 2)))
 def test_two_changed_files_are_both_named(whole: Project, tmp_path: Path, name: str, other: str) -> None:
-    if name >= other:
-        return
     (tmp_path / "other").mkdir()
     paths = (whole.layout.dist / name, whole.layout.dist / other)
     for position in (0, 70, -1):

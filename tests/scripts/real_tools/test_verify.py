@@ -11,19 +11,14 @@ import sys
 from pathlib import Path
 
 import machine_code
-import pytest
 import verified
 from synthetic import PYTHON, Project
 
 from scripts import build
 from scripts.console import Console
-from scripts.errors import BuildError, PinError
-from scripts.layout import PROJECT_ROOT, Layout
 from scripts.manifest import Manifest, SourceRevision
-from scripts.verify import allowances, inputs, programs, verify
-from scripts.verify.allowances import Allowance
+from scripts.verify import inputs, programs, verify
 from scripts.verify.findings import Report
-from scripts.verify.programs import Complaint
 from tests.tampering import absent, changed, flipped
 
 SITE = f".venv-mini/lib/python{PYTHON}/site-packages"
@@ -150,7 +145,7 @@ def test_an_install_that_did_not_end_is_told(whole: Project, tmp_path: Path) -> 
     assert files == {".venv-mini/smokestack-install.json"}
 
 
-def test_where_libraries_come_from_is_told(whole: Project) -> None:
+def test_that_nobody_has_signed_is_told(whole: Project) -> None:
     (sentence,) = [note for note in run(whole).notes if note.startswith("provenance.json")]
     assert "unsigned" in sentence
 
@@ -225,77 +220,9 @@ def test_a_complaint_that_is_not_allowed_is_a_finding(whole: Project, tmp_path: 
     assert finding.problem.startswith("check-wheel-contents.W009: ")
 
 
-COMPLAINTS = [
-    Complaint("vllm", "check-wheel-contents.W002", "Wheel contains duplicate files", "vllm/a.json"),
-    Complaint("vllm", "check-wheel-contents.W002", "Wheel contains duplicate files", "vllm/b.json"),
-    Complaint("vllm", "auditwheel.unsupported-isa", "what no platform tag allows"),
-]
-
-
-def judged(*allowed: Allowance) -> list[tuple[str, str, str | None]]:
-    found = programs.judge(COMPLAINTS, allowed, {"vllm": "dist/vllm.whl"}, "stacks/verify.toml")
-    return [(each.kind, each.file, each.found) for each in found]
-
-
-def allowance(check: str, *of: str, artifact: str = "vllm") -> Allowance:
-    return Allowance(check=check, artifact=artifact, of=list(of), reason="a reason of some length")
-
-
-def test_complaints_of_one_kind_are_one_finding_that_names_them_all() -> None:
-    assert judged() == [("wheel", "dist/vllm.whl", "vllm/a.json, vllm/b.json"), ("wheel", "dist/vllm.whl", None)]
-
-
-def test_an_allowance_is_for_one_check_of_one_artifact_and_for_what_it_names() -> None:
-    isa = ("wheel", "dist/vllm.whl", None)
-    assert judged(allowance("check-wheel-contents.W002", "vllm/*.json")) == [isa]
-    assert judged(allowance("check-wheel-contents.W002", "vllm/b.*")) == [
-        ("wheel", "dist/vllm.whl", "vllm/a.json"),
-        isa,
-    ]
-
-
-@pytest.mark.parametrize(
-    "unused",
-    [
-        allowance("check-wheel-contents.W002", "other/*"),
-        allowance("check-wheel-contents.W001", "*"),
-        allowance("check-wheel-contents.W002", "*", artifact="gone"),
-    ],
-)
-def test_an_allowance_that_nothing_needs_is_a_finding(unused: Allowance) -> None:
-    needed = [allowance("check-wheel-contents.W002", "vllm/*"), allowance("auditwheel.unsupported-isa", "*")]
-    assert judged(*needed) == []
-    assert judged(*needed, unused) == [("allowance", "stacks/verify.toml", "a reason of some length")]
-
-
 def test_an_allowance_for_an_artifact_that_was_not_looked_into_is_left_alone(whole: Project, tmp_path: Path) -> None:
     with flipped(whole.layout.dist / ENGINE, 5, tmp_path):
         assert {each.kind for each in run(whole).findings} == {"altered"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "allowed = 1",
-        "[[allowed]]\ncheck = 'check-wheel-contents.W002'\nartifact = 'vllm'\nof = ['*']\nreason = 'because'",
-        "[[allowed]]\ncheck = 'W002'\nartifact = 'vllm'\nof = ['*']\nreason = 'a reason that is long enough'",
-        "[[allowed]]\ncheck = 'auditwheel.library'\nartifact = 'vllm'\nof = []\nreason = 'a reason of some length'",
-        "[[allowed",
-    ],
-)
-def test_an_allowance_without_a_reason_or_for_nothing_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "verify.toml"
-    path.write_text(text)
-    with pytest.raises(PinError, match=r"verify\.toml cannot be used"):
-        allowances.load(path)
-
-
-def test_the_stacks_own_allowances_can_be_read() -> None:
-    stacks = [Layout(PROJECT_ROOT, path.parent.name) for path in PROJECT_ROOT.glob("stacks/*/stack.toml")]
-    assert stacks
-    for layout in stacks:
-        for allowance in allowances.load(layout.stack_dir / allowances.FILE_NAME):
-            assert allowance.artifact in {"vllm", "ai-dynamo", "ai-dynamo-runtime", "smokestack-payload"}
 
 
 def test_a_wheel_whose_library_comes_from_outside(tmp_path: Path) -> None:
@@ -308,25 +235,3 @@ def test_a_wheel_whose_library_comes_from_outside(tmp_path: Path) -> None:
     complaints, _ = programs.show_platform("demo", wheel, ["linux_x86_64"])
     assert complaints == []
     assert list(tmp_path.iterdir()) == [wheel]
-
-
-def test_what_auditwheel_likes_on_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"overall_tag": "linux_x86_64", "unsupported_isa": True, "pyfpe": False, "ucs2": False}
-    answer = json.dumps({**told, "policy_upgrades": {}, "external_libs": {}})
-    monkeypatch.setattr(programs, "_ask", lambda *_: answer)
-    complaints, _ = programs.show_platform("demo", tmp_path, ["linux_x86_64"])
-    assert [each.check for each in complaints] == ["auditwheel.unsupported-isa"]
-
-
-def test_a_wheel_that_auditwheel_doubts_without_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"overall_tag": "linux_x86_64", "unsupported_isa": False, "pyfpe": False, "ucs2": False}
-    answer = json.dumps({**told, "policy_upgrades": {}, "external_libs": {}})
-    monkeypatch.setattr(programs, "_ask", lambda *_: answer)
-    complaints, _ = programs.show_platform("demo", tmp_path, ["manylinux_2_28_x86_64"])
-    assert [each.check for each in complaints] == ["auditwheel.platform-tag"]
-
-
-def test_a_checker_that_says_something_new_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_ask", lambda *_: "/dist/a.whl: OK\nwhat is this?\n")
-    with pytest.raises(BuildError, match="said something unknown"):
-        programs.check_contents({"a": Path("/dist/a.whl")})
