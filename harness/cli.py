@@ -220,9 +220,10 @@ def _positive_float(text: str) -> float:
 
 
 def _named_value(text: str) -> tuple[str, str]:
+    """Of what is neither, nothing is repeated: it may be a secret in another tool's notation."""
     name, separator, value = text.partition("=")
     if not separator or not name or not value:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {name!r} without a value")
+        raise argparse.ArgumentTypeError("expected NAME=VALUE, found no name, no = or no value")
     return name, value
 
 

@@ -146,7 +146,11 @@ def _variable(name: str, environment: Mapping[str, str], option: str) -> str:
 def _require_name(name: str, option: str, taken: Mapping[str, str], *, has_key: bool) -> None:
     others = {other.lower() for other in taken} | ({AUTHORIZATION.lower()} if has_key else set())
     if not _TOKEN.fullmatch(name):
-        raise UsageError(f"{option}: {name!r} is no name of a header", expected="letters, digits and -", found=name)
+        raise UsageError(
+            f"{option}: what stands before the = is no name of a header",
+            expected="letters, digits and -",
+            found=f"{len(name)} characters, some of others",
+        )
     if name.lower() in _OWN_NAMES:
         raise UsageError(f"{option}: {name} belongs to the request itself", expected="another header", found=name)
     if name.lower() in others:

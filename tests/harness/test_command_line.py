@@ -127,3 +127,15 @@ def test_a_folder_that_was_never_a_run_has_no_logs(tmp_path: Path, capsys: pytes
 def test_down_without_a_stack_says_where_it_looked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["down", "--run-dir", str(tmp_path)]) == 2
     assert "no stack was left running" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--header", "--header-from-env"])
+@pytest.mark.parametrize(
+    "text", ["Authorization: Bearer top-secret", "Authorization: Bearer top-secret==", "=top-secret"]
+)
+def test_a_header_in_another_notation_is_refused_and_not_repeated(
+    option: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises((UsageError, SystemExit)) as caught:
+        request(option, text)
+    assert "top-secret" not in f"{capsys.readouterr().err}{vars(caught.value)}{caught.value}"
