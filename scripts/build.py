@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scripts import executables, pins, provenance, requirements_file
 from scripts import manifest as manifests
-from scripts import pins, provenance, requirements_file, wheels
 from scripts.cache import Cache
 from scripts.console import Console
 from scripts.digests import file_sha256, json_sha256
 from scripts.errors import BuildError, UsageError
 from scripts.layout import Layout
-from scripts.manifest import Artifact, InstalledBinary, LockFile, Manifest
+from scripts.manifest import Artifact, LockFile, Manifest
 from scripts.options import NO_CHOICES, Choices
 from scripts.products import AssembledEngine, PayloadWheel, Product, recipe_sha256
 from scripts.provenance import facts, signing
@@ -24,9 +24,7 @@ from scripts.requirements_file import Locked
 from scripts.source_products import Workshop
 from scripts.stackfile import Stack
 
-FRONT_END = "vllm/vllm-rs"
-
-_MANIFEST_RECIPE = ("build.py", "manifest.py", "sums.py")
+_MANIFEST_RECIPE = ("build.py", "executables.py", "manifest.py", "sums.py")
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,7 @@ def _describe(layout: Layout, inputs: Inputs, artifacts: list[Artifact], console
         environment=layout.relative(layout.environment),
         lock=LockFile(path=layout.relative(layout.lock), sha256=inputs.lock_sha256),
         artifacts=artifacts,
-        binaries=_pinned(stack) if stack.engine is not None else _built(layout, artifacts),
+        binaries=executables.named(layout.dist, stack, artifacts),
         packages=dict(sorted(packages.items())),
         sources=[] if inputs.workshop is None else inputs.workshop.revisions(console),
         tools=_tools(inputs.products),
@@ -254,19 +252,3 @@ def _tools(products: Sequence[Product]) -> dict[str, str]:
         else:
             found |= {f"{tool} ({product})": version for product, version in by_product.items()}
     return found
-
-
-def _pinned(stack: Stack) -> dict[str, InstalledBinary]:
-    """The executables whose digest the stack file has."""
-    binaries = {} if stack.engine is None else stack.engine.binaries
-    return {name: InstalledBinary(path=f"bin/{name}", sha256=binary.sha256) for name, binary in binaries.items()}
-
-
-def _built(layout: Layout, artifacts: list[Artifact]) -> dict[str, InstalledBinary]:
-    """The executables that were built: artifacts of their own, and the engine's front end inside its wheel."""
-    digests = {artifact.name: artifact.sha256 for artifact in artifacts if artifact.kind == "binary"}
-    for artifact in artifacts:
-        if artifact.name == "vllm":
-            record = wheels.read_record(layout.dist / artifact.file, artifact.name, artifact.version)
-            digests["vllm-rs"] = record[FRONT_END].sha256
-    return {name: InstalledBinary(path=f"bin/{name}", sha256=digest) for name, digest in digests.items()}

@@ -136,18 +136,18 @@ class SourceProduct:
 
     def plan(self, *, force: bool = False) -> list[str]:
         plan = self._plan
-        verify = f"verify {plan.source.name} at {plan.source.revision}, fetched unless it is there"
-        if not force and recipes.is_kept(plan, self.workshop.layout):
-            return [verify, f"{self.name}: take what is kept under its key"]
-        return [verify, *(f"{self.name}: {step.name}" for step in plan.steps)]
+        return self._would(plan, kept=not force and recipes.is_kept(plan, self.workshop.layout))
 
     def explain(self) -> dict[str, Any]:
         plan = self._plan
-        return {
-            "would": self.plan(),
-            "kept": recipes.is_kept(plan, self.workshop.layout),
-            **recipes.document(plan),
-        }
+        kept = recipes.is_kept(plan, self.workshop.layout)
+        return {"would": self._would(plan, kept=kept), "kept": kept, **recipes.document(plan)}
+
+    def _would(self, plan: RecipePlan, *, kept: bool) -> list[str]:
+        verify = f"verify {plan.source.name} at {plan.source.revision}, fetched unless it is there"
+        if kept:
+            return [verify, f"{self.name}: take what is kept under its key"]
+        return [verify, *(f"{self.name}: {step.name}" for step in plan.steps)]
 
     def make(self, console: Console, *, force: bool) -> list[Made]:
         workshop = self.workshop

@@ -68,9 +68,10 @@ def _install(options: argparse.Namespace, layout: Layout, console: Console) -> A
     if options.dry_run:
         steps = [*building.plan(layout, inputs), *installing.plan(layout, force=options.force)]
         return _dry_run(options, layout, inputs, steps)
-    if building.plan(layout, inputs):
+    to_build = building.plan(layout, inputs)
+    if to_build:
         _examine("build", options, layout, console)
-    if options.force or building.plan(layout, inputs) or installing.plan(layout):
+    if options.force or to_build or installing.plan(layout):
         _examine("install", options, layout, console)
     with exclusive(layout.mutex, console):
         built = building.build(layout, inputs, console)

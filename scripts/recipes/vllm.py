@@ -15,6 +15,7 @@ from scripts.recipes.workplace import Workplace
 from scripts.stackfile import VllmRecipe
 
 WHEEL = "vllm-*.whl"
+FRONT_END = "vllm/vllm-rs"
 
 
 def plan(place: Workplace, recipe: VllmRecipe, pinned_version: str | None) -> RecipePlan:
@@ -27,8 +28,7 @@ def plan(place: Workplace, recipe: VllmRecipe, pinned_version: str | None) -> Re
         place.wheel_step("build the wheel", variables(place, recipe, pinned_version), (lock,), WHEEL),
         place.normalise_step(WHEEL),
     ]
-    front_end = ("vllm/vllm-rs",)
-    wheel = Product("vllm", "wheel", place.out / WHEEL, members=front_end, executables=front_end)
+    wheel = Product("vllm", "wheel", place.out / WHEEL, members=(FRONT_END,), executables=(FRONT_END,))
     return place.plan(steps, (wheel,), nested.states(recipe.device, place.source.nested))
 
 
