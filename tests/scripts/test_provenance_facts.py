@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from provenance_example import digest, revision
+from sbom_schema import fault
 from synthetic import Project
 
 from scripts import build, pins, provenance, requirements_file
@@ -17,8 +18,7 @@ from scripts.digests import file_sha256
 from scripts.errors import BuildError
 from scripts.layout import PROJECT_ROOT, Layout
 from scripts.manifest import Artifact, LockFile, Manifest, NestedRevision, SourceFile, SourceRevision
-from scripts.provenance import artifacts, facts, lockgraph, wheel_requirements
-from scripts.provenance.checks import check_sbom, check_statement
+from scripts.provenance import artifacts, facts, lockgraph, statement, wheel_requirements
 from scripts.provenance.facts import Facts
 from scripts.recipes import RECIPES, sidecar
 from scripts.stackfile import Stack
@@ -35,8 +35,8 @@ def test_the_documents_of_a_build_are_about_its_files(project: Project, console:
     inputs, manifest = built(project, console)
     read = facts.read(project.layout, manifest, inputs.stack, inputs.locked)
     documents = provenance.documents(read)
-    check_statement(documents["provenance.json"])
-    check_sbom(documents["sbom.cdx.json"])
+    statement.check(documents["provenance.json"])
+    assert fault(documents["sbom.cdx.json"]) is None
     subjects = {each["name"]: each["digest"]["sha256"] for each in json.loads(documents["provenance.json"])["subject"]}
     dist = project.layout.dist
     for name in ("vllm-1.0.0+cpu-py3-none-any.whl", "smokestack_payload-0.1.0-py3-none-any.whl", "manifest.json"):
@@ -119,14 +119,14 @@ def test_the_documents_of_a_real_stack_file_and_lock_are_valid_and_complete(name
     stack_file = LockFile(path=layout.relative(layout.stack_file), sha256=file_sha256(layout.stack_file))
     requirers = lockgraph.requirers(layout.lock.read_text())
     documents = provenance.documents(Facts(manifest, stack, locked, stack_file, (lock,), requirers, {}))
-    check_statement(documents["provenance.json"])
-    check_sbom(documents["sbom.cdx.json"])
+    statement.check(documents["provenance.json"])
+    assert fault(documents["sbom.cdx.json"]) is None
     sbom = json.loads(documents["sbom.cdx.json"])
     assert {each["name"] for each in sbom["components"]} >= locked.keys() | {each.name for each in manifest.artifacts}
-    statement = documents["provenance.json"].decode()
+    told = documents["provenance.json"].decode()
     for source in stack.sources.values():
-        assert f"git+{source.repository}@{source.revision}" in statement
-        assert all(nested.revision in statement for nested in source.nested.values())
+        assert f"git+{source.repository}@{source.revision}" in told
+        assert all(nested.revision in told for nested in source.nested.values())
 
 
 def test_every_product_of_a_recipe_is_known_to_come_from_its_source() -> None:

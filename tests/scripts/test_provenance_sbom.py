@@ -12,11 +12,11 @@ from typing import Any
 import provenance_example as example
 import pytest
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
+from sbom_schema import SPECIFICATION, fault
 
 from scripts import provenance
 from scripts.errors import BuildError
-from scripts.provenance import checks, lockgraph
+from scripts.provenance import lockgraph
 from scripts.provenance.facts import Facts
 from scripts.requirements_file import Locked
 
@@ -50,8 +50,8 @@ def needs(loaded: dict[str, Any]) -> dict[str, list[str]]:
 def test_an_sbom_is_valid_by_the_strict_schema_of_the_newest_version(facts: Facts) -> None:
     content = provenance.documents(facts)[provenance.SBOM_NAME]
     newest = max(SchemaVersion, key=lambda version: version.value)
-    assert JsonStrictValidator(newest).validate_str(content.decode()) is None
-    assert json.loads(content)["specVersion"] == newest.to_version() == checks.SPECIFICATION.to_version()
+    assert fault(content) is None
+    assert json.loads(content)["specVersion"] == newest.to_version() == SPECIFICATION.to_version()
 
 
 @BOTH
@@ -166,13 +166,9 @@ def test_the_serial_number_is_a_digest_of_the_contents() -> None:
     assert "timestamp" not in first["metadata"]
 
 
-def test_a_changed_sbom_is_refused() -> None:
+def test_the_schema_has_something_against_a_changed_sbom() -> None:
     def refused(change: dict[str, Any]) -> bool:
-        try:
-            checks.check_sbom(json.dumps({**loaded, **change}).encode())
-        except BuildError as error:
-            return "CycloneDX 1.7" in str(error)
-        return False
+        return fault(json.dumps({**loaded, **change}).encode()) is not None
 
     loaded = document(example.assembled())
     component = loaded["components"][0]
@@ -183,8 +179,7 @@ def test_a_changed_sbom_is_refused() -> None:
     assert refused({"components": [{**component, "type": "wheel"}]})
     assert refused({"components": [component, component]})
     assert refused({"components": [{**component, "extra": 1}]})
-    with pytest.raises(BuildError, match="not a CycloneDX document"):
-        checks.check_sbom(b"{")
+    assert fault(b"{") is not None
 
 
 LOCK = """\

@@ -25,7 +25,6 @@ from scripts.errors import BuildError
 from scripts.layout import PROJECT_ROOT
 from scripts.manifest import Manifest
 from scripts.provenance import statement
-from scripts.provenance.checks import check_statement
 from scripts.provenance.facts import Facts
 
 Mutation = Callable[[dict[str, Any]], object]
@@ -166,10 +165,10 @@ _DEFINITION = ("predicate", "buildDefinition")
 )
 def test_a_changed_statement_is_refused(mutate: Mutation) -> None:
     loaded = document(example.built())
-    check_statement(json.dumps(loaded).encode())
+    statement.check(json.dumps(loaded).encode())
     mutate(loaded)
     with pytest.raises(BuildError, match="not an in-toto statement"):
-        check_statement(json.dumps(loaded).encode())
+        statement.check(json.dumps(loaded).encode())
 
 
 def test_a_statement_that_would_not_be_whole_is_not_made() -> None:
@@ -184,7 +183,7 @@ def test_a_statement_that_would_not_be_whole_is_not_made() -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", b"{", b"null"])
 def test_what_is_no_statement_at_all_is_refused(content: bytes) -> None:
     with pytest.raises(BuildError, match="not an in-toto statement"):
-        check_statement(content)
+        statement.check(content)
 
 
 def test_equal_facts_give_equal_bytes_whatever_their_order() -> None:
