@@ -82,6 +82,10 @@ class Project:
         assert finished.returncode == status, f"{verb}: {finished.returncode}\n{finished.stdout}{finished.stderr}"
         return Answer(finished.returncode, json.loads(finished.stdout), finished.stderr)
 
+    def another(self, root: Path) -> Project:
+        """One of the same code and sources elsewhere, in which nothing has been done yet."""
+        return make(root, self.sources, self.root / "scripts")
+
     def edit_stack(self, old: str, new: str) -> None:
         """Change the stack file."""
         text = self.layout.stack_file.read_text()
@@ -89,8 +93,11 @@ class Project:
         self.layout.stack_file.write_text(text.replace(old, new))
 
 
-def make(root: Path, sources: Mapping[str, Repository]) -> Project:
-    """Lay a project out below `root`: the real build plane, a payload, and the stack of these repositories."""
+def make(root: Path, sources: Mapping[str, Repository], plane: Path = PROJECT_ROOT / "scripts") -> Project:
+    """Lay a project out below `root`: the real build plane, a payload, and the stack of these repositories.
+
+    The code has a part in what is written. `Project.another` is to be compared with: somebody may be editing ours.
+    """
     stack = root / "stacks" / STACK
     shutil.copytree(HERE / "stack", stack)
     template = (stack / "stack.toml").read_text()
@@ -101,7 +108,7 @@ def make(root: Path, sources: Mapping[str, Repository]) -> Project:
         template = template.replace(f"<{name}>", value)
     assert not re.search(r'"<.*>"', template), template
     (stack / "stack.toml").write_text(template)
-    shutil.copytree(PROJECT_ROOT / "scripts", root / "scripts", ignore=_IGNORED)
+    shutil.copytree(plane, root / "scripts", ignore=_IGNORED)
     shutil.copytree(HERE / "payload", root / "harness" / "payload")
     return Project(root, sources)
 

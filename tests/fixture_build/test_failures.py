@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import fixture_project
 import pytest
 from fixture_project import Project, contents
 
@@ -156,14 +155,14 @@ def fill(disk: Path, leaving: int) -> Path:
 
 
 def test_a_disk_that_is_too_small_is_named_before_anything_is_done(installed: Project, small_disk: Path) -> None:
-    project = fixture_project.make(small_disk / "project", installed.sources)
+    project = installed.another(small_disk / "project")
     assert "host.disk-build" in project.run("build", status=10).error["found"]
     assert not project.layout.dist.exists()
 
 
 def test_a_disk_that_gets_full(installed: Project, small_disk: Path) -> None:
     """Full while sources are fetched, while something is compiled, and while the environment is filled."""
-    project = fixture_project.make(small_disk / "project", installed.sources)
+    project = installed.another(small_disk / "project")
     enough = ("--ignore-check", "host.disk-build", "--ignore-check", "host.disk-install")
     project.run("build", "--only", "sidecar", *enough)
     for verb, leaving in (("build", 200 << 10), ("build", 38 << 20), ("install", 1 << 20)):

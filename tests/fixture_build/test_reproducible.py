@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fixture_project
 import pytest
 from fixture_project import Project, contents
 
@@ -18,7 +17,7 @@ from tests.sources.repositories import HERE
 
 def test_another_folder_umask_locale_time_zone_and_home(installed: Project, tmp_path: Path) -> None:
     """Not by `repro`: a person's own second build, one product first, in a folder with spaces, with nothing kept."""
-    other = fixture_project.make(tmp_path / "another place" / "with a longer name", installed.sources)
+    other = installed.another(tmp_path / "another place" / "with a longer name")
     home = tmp_path / "another home"
     home.mkdir()
     variables = {
