@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from smoke.bystanders import Bystanders
 from smoke.runner import ROOT, Outcome, harness
 
 # A shell starts a background job with SIGINT ignored, nohup one with SIGHUP, and every child would inherit that. The
@@ -34,3 +36,10 @@ def model_folder(default_run: Outcome, tmp_path_factory: pytest.TempPathFactory)
 def default_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """A default run (four steps) with its verdict on stdout."""
     return harness("smoke", "--json", run_dir=tmp_path_factory.mktemp("default") / "run")
+
+
+@pytest.fixture(scope="session")
+def bystanders() -> Iterator[Bystanders]:
+    started = Bystanders.start()
+    yield started
+    started.end()

@@ -57,7 +57,6 @@ class Command:
         run_dir: Path,
         env: Mapping[str, str] | None = None,
         root: Path = ROOT,
-        python: str = sys.executable,
     ) -> None:
         self.run_dir = run_dir
         self.started = time.monotonic()

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
+from smoke.bystanders import Bystanders
 from smoke.runner import (
     SECRETS,
     WITH_KEY,
@@ -21,31 +17,9 @@ from smoke.runner import (
     secrets_found,
 )
 
-NAMES = ("vllm-rs serve tiny", "VLLM::EngineCore", "python -m dynamo.frontend", "etcd --data-dir")
-
-
-@pytest.fixture
-def bystanders() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Sleeping processes, called like the stack's, some of them in sessions of their own."""
-    code = "import sys; sys.stdin.read()"
-    started = [
-        subprocess.Popen(
-            [name, "-c", code, *name.split()],
-            executable=sys.executable,
-            stdin=subprocess.PIPE,
-            start_new_session=bool(index % 2),
-        )
-        for index, name in enumerate(NAMES)
-    ]
-    yield started
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(10)
-
 
 def test_two_runs_and_the_bystanders_do_not_disturb_each_other(
-    bystanders: list[subprocess.Popen[bytes]], model_folder: Path, tmp_path: Path
+    bystanders: Bystanders, model_folder: Path, tmp_path: Path
 ) -> None:
     """One run, of the caller's own model and with an API key, is kept up: the other must not touch it."""
     options = ("--steps", "1", "--keep-up", "--model", str(model_folder), *WITH_KEY)
@@ -56,7 +30,7 @@ def test_two_runs_and_the_bystanders_do_not_disturb_each_other(
         down = harness("down", run_dir=kept.run_dir)
     assert down.returncode == 0, down.explain()
     assert processes_of(read_events(kept.run_dir)) == []
-    assert [process.poll() for process in bystanders] == [None] * len(NAMES)
+    bystanders.assert_untouched()
 
 
 def _check_both(kept: Command, tmp_path: Path) -> None:

@@ -1,23 +1,20 @@
-"""Fixtures of the fault suite: a run on a stage, bystanders, and the record of what was found.
+"""Fixtures of the fault suite: a run on a stage, its effect on bystanders, and the record of what was found.
 
 `--write` puts the numbers into docs/reliability.md.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
+from smoke.bystanders import Bystanders
 from smoke.faults.record import Record, write
 from smoke.faults.stage import Stage
 
 RECORD = pytest.StashKey[Record]()
-BYSTANDERS = ("vllm-rs serve tiny", "VLLM::EngineCore", "python -m dynamo.frontend", "etcd --data-dir")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,33 +36,11 @@ def record(request: pytest.FixtureRequest) -> Record:
     return request.config.stash[RECORD]
 
 
-@pytest.fixture(scope="session")
-def bystander_processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes called like the stack's, in sessions of their own and in this one."""
-    code = "import sys; sys.stdin.read()"
-    started = [
-        subprocess.Popen(
-            [name, "-c", code, *name.split()],
-            executable=sys.executable,
-            stdin=subprocess.PIPE,
-            start_new_session=bool(index % 2),
-        )
-        for index, name in enumerate(BYSTANDERS)
-    ]
-    yield started
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(10)
-
-
 @pytest.fixture(autouse=True)
-def bystanders(bystander_processes: list[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """The machine's other processes are untouched by every test: alive, and not stopped."""
+def bystanders_are_left_alone(bystanders: Bystanders) -> Iterator[None]:
+    """By every test."""
     yield
-    for process in bystander_processes:
-        assert process.poll() is None, f"{process.args!r} was ended"
-        assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
+    bystanders.assert_untouched()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ COLUMNS = ("fault", "case", "seconds to detection", "outcome")
 
 @dataclass
 class Injection:
-    """One fault. `seconds` from the provocation to the run's own word; `None` until it was detected as it must be."""
+    """One fault. `seconds` from the provocation to the run's own word, once it was detected as it must be."""
 
     fault: str
     case: str
@@ -37,6 +37,11 @@ class Injection:
     outcome: str = ""
     survivors: int = 0
     recovered: bool = False
+    """Whether the run went on to its end, as it may with some faults: then there is nothing to detect."""
+
+    @property
+    def right(self) -> bool:
+        return self.recovered or self.seconds is not None
 
 
 @dataclass
@@ -53,12 +58,11 @@ class Record:
 
     def _numbers(self) -> list[tuple[str, ...]]:
         """What was counted and measured, each with its name."""
-        right = [one for one in self.injections if one.seconds is not None]
-        delays = [one.seconds for one in right if one.seconds is not None and not one.recovered]
-        recovered = sum(one.recovered for one in right)
+        delays = [one.seconds for one in self.injections if one.seconds is not None]
+        recovered = sum(one.recovered for one in self.injections)
         return [
             ("faults provoked", str(len(self.injections))),
-            ("ended as they must", f"{len(right)}: {len(delays)} detected, {recovered} recovered from"),
+            ("ended as they must", f"{len(delays) + recovered}: {len(delays)} detected, {recovered} recovered from"),
             ("median seconds to detection", f"{statistics.median(delays):.1f}" if delays else "-"),
             ("slowest detection in seconds", f"{max(delays):.1f}" if delays else "-"),
             ("survivors", str(sum(one.survivors for one in self.injections))),
@@ -73,8 +77,8 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _row(one: Injection) -> tuple[str, ...]:
-    seconds = "-" if one.seconds is None or one.recovered else f"{one.seconds:.1f}"
-    return (one.fault, one.case, seconds, one.outcome if one.seconds is not None else "**not as it must be**")
+    seconds = "-" if one.seconds is None else f"{one.seconds:.1f}"
+    return (one.fault, one.case, seconds, one.outcome if one.right else "**not as it must be**")
 
 
 def machine() -> str:

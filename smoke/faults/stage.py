@@ -114,6 +114,7 @@ class Stage:
 
         known = len(self.seen("observed"))
         wait_until(lambda: len(self.seen("observed")) > known and sampling(), "rollouts in flight", 60)
+        # Only now is the trainer told to continue: its first requests take a moment.
         time.sleep(0.03)
 
     def _hold_trainer(self, wanted: Callable[[], bool]) -> None:
@@ -164,11 +165,10 @@ class Replica:
     argv: list[str]
     env: dict[str, str]
     cwd: str
-    executable: str
 
     @classmethod
     def of(cls, process: psutil.Process) -> Replica:
-        return cls(process.cmdline(), process.environ(), process.cwd(), process.exe())
+        return cls(process.cmdline(), process.environ(), process.cwd())
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:
         """It bears the run's mark, as its original does: it is the run's to end."""
@@ -188,11 +188,6 @@ def kill_tree(leader: psutil.Process) -> None:
     """SIGKILL to a service's leader and all that descends from it."""
     for process in [leader, *leader.children(recursive=True)]:
         process.kill()
-
-
-def end_child(child: subprocess.Popen[bytes]) -> int:
-    """Reap a replica: the run has ended it."""
-    return child.wait(20)
 
 
 def _title(process: psutil.Process) -> str:
