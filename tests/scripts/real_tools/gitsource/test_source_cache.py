@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from scripts.console import Console
 from scripts.errors import BuildError
 from scripts.gitsource import obtain
 from scripts.layout import PROJECT_ROOT, Layout
+
+PATIENCE_S = 60.0
 
 # `obtain` in a process of its own, told to stop like the command line is. Arguments: root, repository, revision.
 OBTAIN = """
@@ -151,7 +154,7 @@ def _process(layout: Layout, repository: str, revision: str) -> subprocess.Popen
 
 def test_builds_at_once_fetch_once(layout: Layout, vllm: Upstream) -> None:
     processes = [_process(layout, vllm.address, vllm.head) for _ in range(3)]
-    answers = [process.communicate(timeout=60) for process in processes]
+    answers = [process.communicate(timeout=PATIENCE_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], answers
     assert len({path for path, _ in answers}) == 1
     assert sum(": done in" in progress for _, progress in answers) == 1
@@ -167,15 +170,25 @@ def test_a_fetch_that_is_interrupted_leaves_nothing(
     (tmp_path / "ssh").write_text(f"#!/bin/sh\nexec 3> '{alive}'\necho started >&3\nexec sleep 600\n")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("GIT_SSH_COMMAND", f"'{tmp_path}/ssh'")
+    server = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     process = _process(layout, "ssh://example.invalid/vllm", "2" * 40)
-    with alive.open() as server:
-        assert server.readline() == "started\n"
+    try:
+        assert _next(server) == b"started\n"
         assert [name.startswith(".partial-") for name in in_the_cache(layout)] == [True]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
-        assert server.read() == "", "the server is gone, too"
+        assert _next(server) == b"", "the server is gone, too"
+    finally:
+        process.kill()
+        os.close(server)
     assert in_the_cache(layout) == []
+
+
+def _next(pipe: int) -> bytes:
+    """What comes through a pipe; nothing once nobody is left at its other end."""
+    assert select.select([pipe], [], [], PATIENCE_S)[0], "it did not come in time"
+    return os.read(pipe, 100)
 
 
 def test_what_a_killed_fetch_left_is_removed_and_what_a_living_one_writes_stays(
