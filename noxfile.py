@@ -119,7 +119,7 @@ def fetch_model(session: nox.Session) -> None:
 def smoke(session: nox.Session) -> None:
     """The run on the platform that suits this machine."""
     if list(Path("/dev").glob("nvidia[0-9]*")):
-        session.warn("NVIDIA devices are visible, but there is no CUDA stack yet: running the CPU stack")
+        session.warn("NVIDIA devices are visible, but no CUDA stack is run yet: running the CPU stack")
     harness(session, "smoke", "--stack", "cpu", *session.posargs)
 
 
