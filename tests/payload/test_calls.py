@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -28,27 +29,28 @@ CARRIED = Carried({"Authorization": f"Bearer {KEY}"}, {"Authorization": "API key
 MakeEngine = Callable[[], FakeEngine]
 
 
-def admin(url: str, carried: Carried = CARRIED) -> EngineAdmin:
-    return EngineAdmin(EngineAddress(url, 1, 1), carried)
+def post(url: str, path: str, timeout_s: float, carried: Carried = CARRIED) -> Any:
+    """One call, and its connection closed: a peer that ends an answer may leave it open for the next one."""
+    with closing(EngineAdmin(EngineAddress(url, 1, 1), carried)) as admin:
+        return admin.post(path, timeout_s)
 
 
 class TestAdmin:
     def test_an_endless_body_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("smokestack_payload.refit.admin.MAX_BODY_BYTES", 10_000)
         with peer(endless) as url, pytest.raises(AdminError, match="more than 10000 bytes"):
-            admin(url).post("/pause", 5.0)
+            post(url, "/pause", 5.0)
 
     def test_a_body_that_trickles_ends_at_the_limit(self) -> None:
         begun = time.monotonic()
         with peer(trickled_body) as url, pytest.raises(AdminError, match="ReadTimeout"):
-            admin(url).post("/pause", 0.2)
+            post(url, "/pause", 0.2)
         assert time.monotonic() - begun < 2
 
     def test_a_head_that_trickles_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("smokestack_payload.refit.admin.LAST_WORDS_S", 0.1)
         begun = time.monotonic()
-        with peer(trickled_head) as url:
-            fleet = EngineFleet([EngineAddress(url, 1, 1)], CARRIED)
+        with peer(trickled_head) as url, closing(EngineFleet([EngineAddress(url, 1, 1)], CARRIED)) as fleet:
             fleet.begin("1", 0.2)
             with pytest.raises(FleetError, match="no whole answer"):
                 fleet.resume()
@@ -58,7 +60,7 @@ class TestAdmin:
         elsewhere = make_engine()
         redirect = saying(b"", status="307 X", more=f"Location: {elsewhere.url}/resume\r\n")
         with peer(redirect) as url, pytest.raises(AdminError, match="307"):
-            admin(url).post("/resume", 2.0)
+            post(url, "/resume", 2.0)
         assert elsewhere.calls == []
 
     @pytest.mark.parametrize(
@@ -68,13 +70,13 @@ class TestAdmin:
         engine = make_engine()
         engine.on("/resume", lambda _: (200, answer))
         with pytest.raises(AdminError, match="refused"):
-            admin(engine.url).post("/resume", 2.0)
+            post(engine.url, "/resume", 2.0)
 
     def test_a_servers_text_is_cleaned_and_holds_no_key(self, make_engine: MakeEngine) -> None:
         engine = make_engine()
         engine.on("/resume", lambda _: (500, f"\x1b[31mBearer {KEY}\x1b[0m\x07 was\r\nsent\u202e"))
         with pytest.raises(AdminError) as caught:
-            admin(engine.url).post("/resume", 2.0)
+            post(engine.url, "/resume", 2.0)
         assert KEY not in str(caught.value)
         assert "[concealed]" in caught.value.text
         assert caught.value.text.isprintable()
@@ -84,10 +86,10 @@ class TestAdmin:
         engine = make_engine()
         engine.fail("/resume", status, "Unauthorized")
         with pytest.raises(AdminError) as caught:
-            admin(engine.url).post("/resume", 2.0)
+            post(engine.url, "/resume", 2.0)
         assert "not accepted: Authorization: API key of the variable MY_KEY" in caught.value.text
         with pytest.raises(AdminError, match="no API key was sent"):
-            admin(engine.url, Carried()).post("/resume", 2.0)
+            post(engine.url, "/resume", 2.0, Carried())
 
 
 class TestRollouts:
