@@ -15,6 +15,7 @@ from typing import Any
 from scripts import commands, options
 from scripts.console import Console
 from scripts.errors import DISK_FULL, BuildError, BuildPlaneError
+from scripts.indexes import PipSilentError
 from scripts.verbs import answer
 
 INTERRUPTED = 130
@@ -60,7 +61,7 @@ def _failed(error: BuildPlaneError, console: Console, *, as_json: bool) -> int:
 
 
 def _as_build_error(error: OSError) -> BuildError:
-    if isinstance(error, TimeoutError):
+    if isinstance(error, PipSilentError):
         return BuildError(str(error), hint="python -m pip config list   # it asks nothing but this machine's files")
     full = error.errno in {errno.ENOSPC, errno.EDQUOT}
     return BuildError(

@@ -20,6 +20,10 @@ PIP_LIMIT_S = 60.0
 _SEPARATORS = re.compile(r"[\s,]+")
 
 
+class PipSilentError(TimeoutError):
+    """pip did not say what its configuration is."""
+
+
 def uv_variables(environ: Mapping[str, str], pip_config: Mapping[str, str]) -> dict[str, str]:
     """The `UV_*` variables to add for every call of uv. `pip_config` is what `read_pip_config` gives."""
     added: dict[str, str] = {}
@@ -76,7 +80,7 @@ def split_links(value: str) -> list[str]:
 def read_pip_config(python: str) -> dict[str, str]:
     """The settings of pip's configuration files, as the pip of `python` reads them; empty without a pip.
 
-    Raises TimeoutError when pip does not answer: a configuration that was not read must not count as an empty one.
+    Raises PipSilentError when pip does not answer: a configuration that was not read must not count as an empty one.
     """
     question = [python, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     try:
@@ -84,7 +88,7 @@ def read_pip_config(python: str) -> dict[str, str]:
             question, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, timeout=PIP_LIMIT_S
         )
     except subprocess.TimeoutExpired as expired:
-        raise TimeoutError(f"`python -m pip config list` did not end within {PIP_LIMIT_S:g} s") from expired
+        raise PipSilentError(f"`python -m pip config list` did not end within {PIP_LIMIT_S:g} s") from expired
     return parse_pip_config(listed.stdout.splitlines())
 
 

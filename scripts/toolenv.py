@@ -57,7 +57,7 @@ def _make(root: Path, folder: Path, lock: Path) -> None:
     python = sys.executable if sys.version_info >= OLDEST else f">={OLDEST[0]}.{OLDEST[1]}"
     try:
         site = indexes.uv_variables(os.environ, indexes.read_pip_config(sys.executable))
-    except TimeoutError as error:
+    except indexes.PipSilentError as error:
         sys.exit(f"noxfile: {error}: no tool environment")
     env = {**os.environ, **site, "UV_PYTHON_DOWNLOADS": "never"}
     env.pop("VIRTUAL_ENV", None)

@@ -54,7 +54,7 @@ def test_it_is_made_once(root: Path) -> None:
 
 def test_a_pip_that_does_not_answer_ends_it_with_a_sentence(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(_python: str) -> dict[str, str]:
-        raise TimeoutError("`python -m pip config list` did not end within 60 s")
+        raise toolenv.indexes.PipSilentError("`python -m pip config list` did not end within 60 s")
 
     monkeypatch.setattr(toolenv.indexes, "read_pip_config", hang)
     with pytest.raises(SystemExit, match="noxfile: `python -m pip config list` did not end within 60 s"):
