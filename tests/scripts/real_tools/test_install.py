@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from synthetic import PYTHON, Project, module, parser, program, published_wheel, sha256
+from synthetic import PYTHON, Project, module, of_published_wheels, parser, program, published_wheel, sha256
 
 from scripts import assertions, build, environment, install, inventory
 from scripts import manifest as manifests
@@ -42,6 +42,35 @@ def test_the_binary_is_on_the_environments_bin(project: Project, installed: Envi
     assert sha256(link) == build.read_inputs(project.layout).stack.engine.binaries["vllm-rs"].sha256
     assert not link.readlink().is_absolute()
     assert os.access(link, os.X_OK)
+
+
+def test_an_executable_of_a_published_package_is_on_the_environments_bin(project: Project, console: Console) -> None:
+    of_published_wheels(project)
+    assert not run(project, console)
+    env = Environment(project.layout, PYTHON)
+    link = env.bin / "vllm-rs"
+    assert link.resolve() == env.site_packages / "vllm" / "vllm-rs"
+    assert sha256(link) == build.read_inputs(project.layout).stack.binaries["vllm-rs"].sha256
+    assert os.access(link, os.X_OK)
+
+
+def test_a_torch_without_a_label_is_installed_beside_one_with_a_label_in_the_wheelhouse(
+    project: Project, console: Console
+) -> None:
+    etcd = {"torch/__init__.py": "", "torch-1.0.0.data/scripts/etcd": program("etcd", DIALECTS["dynamo-1.6"][0].flags)}
+    plain = sha256(published_wheel(project.wheelhouse, "torch", "1.0.0", etcd))
+    labelled = sha256(project.wheelhouse / "torch-1.0.0+cpu-py3-none-any.whl")
+    for file in (project.layout.stack_file, project.layout.lock):
+        text = file.read_text().replace(labelled, plain)
+        file.write_text(text.replace('torch = { version = "1.0.0+cpu"', 'torch = { version = "1.0.0"'))
+    project.edit(project.layout.lock, "torch==1.0.0+cpu", "torch==1.0.0")
+    project.edit(
+        project.layout.stack_file,
+        'distribution = "torch"\nversion = "1.0.0+cpu"',
+        'distribution = "torch"\nversion = "1.0.0"',
+    )
+    assert not run(project, console)
+    assert Environment(project.layout, PYTHON).distributions()["torch"] == "1.0.0"
 
 
 def test_bytecode_is_compiled_although_the_caller_forbids_it(
