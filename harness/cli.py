@@ -97,6 +97,19 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sabotage", choices=_SABOTAGE_NAMES, default=None, help="one fault on purpose, to see it caught"
     )
+    parser.add_argument(
+        "--trainer",
+        metavar="'CMD …'",
+        default=None,
+        help="your own trainer in the place of ours: a command, run without a shell, that gets the stack's addresses "
+        "in SMOKESTACK_… variables (docs/trainer.md) and is judged by what the stack shows",
+    )
+    parser.add_argument(
+        "--trainer-timeout",
+        type=_positive_float,
+        default=Deadlines().command_s,
+        help="seconds for the command of --trainer",
+    )
     parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")

@@ -10,6 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.program import Program
+
 DEFAULT_STEPS = 4
 MAX_STEPS = 10_000
 RefitProtocol = Literal["native"]
@@ -31,6 +33,7 @@ class Deadlines(BaseModel):
     rendezvous_s: float = 60.0
     refit_s: float = 120.0
     step_s: float = 300.0
+    command_s: float = 3600.0
     stop_grace_s: float = 10.0
 
 
@@ -81,5 +84,6 @@ class RunConfig(BaseModel):
         default_factory=dict, description="names of the headers that every call carries, and where each value is from"
     )
     sabotage: str | None = Field(default=None, description="a fault that the trainer makes on purpose")
+    trainer: Program | None = Field(default=None, description="the caller's own trainer, in the place of ours")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()

@@ -20,19 +20,22 @@ from typing import Any
 
 from harness.clock import Deadline, InterruptibleClock
 from harness.config import RunConfig
+from harness.configured import configured_topology
 from harness.ending import never
 from harness.manifest import Manifest
 from harness.ports import PORT_NAMES, PortRoom
 from harness.provision import Provisioner
 from harness.request import Request
+from harness.services import command as own_trainer
 from harness.services import engine, etcd, frontend, sidecar, trainer
-from harness.services.context import ServiceContext
+from harness.services.context import TRAINER, ServiceContext
+from harness.services.spec import ServiceSpec
 from harness.signals import InterruptSignals
 
 RUN, SCRATCH, RECIPE = "<run>", "<scratch>", "<recipe>"
 MADE = {"tiny": "base", "smollm2": "float32"}
 WARM = {**MADE, "tiny": "warm"}
-"""What a stack that is left up serves: there is no trainer to bring the warmed-up weights."""
+"""What a stack serves that is left up, or that is for the caller's own trainer: nobody brings the warmed-up weights."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def show(request: Request, *, train: bool) -> None:
         document = {"build": answer["would"], "commands": [vars(command) for command in commands]}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
-        sys.stdout.write(_as_shell(answer["would"], commands))
+        sys.stdout.write(_as_shell(answer["would"], commands, own=train and request.trainer is not None))
 
 
 def _preview(request: Request) -> dict[str, Any]:
@@ -74,20 +77,32 @@ def _preview(request: Request) -> dict[str, Any]:
 
 
 def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Command]:
-    config = _config(request, manifest, MADE if train else WARM)
+    config = _config(request, manifest, MADE if train and request.trainer is None else WARM)
     context = ServiceContext(config, manifest, os.environ, request.credentials)
     specs = [etcd.spec(context), engine.spec(context, 0), frontend.spec(context), sidecar.spec(context, 0)]
     if train:
-        file = config.run_dir / "trainer.json"
-        specs.insert(0, trainer.spec(context, config_file=file, events_fd=3, commands_fd=4))
-    return [Command(spec.name, spec.argv, _shown(spec.env, request), str(spec.cwd)) for spec in specs]
+        specs = _with_trainer(specs, context, request)
+    own = TRAINER if train and request.trainer is not None else None
+    return [
+        Command(spec.name, spec.argv, _shown(spec.env, request, of_caller=spec.name == own), str(spec.cwd))
+        for spec in specs
+    ]
 
 
-def _shown(env: Mapping[str, str], request: Request) -> dict[str, str]:
-    """Which variable holds the key, and not the key."""
+def _with_trainer(specs: list[ServiceSpec], context: ServiceContext, request: Request) -> list[ServiceSpec]:
+    """Ours is started first, the caller's own last: it is told of a stack that is ready."""
+    if request.trainer is None:
+        file = context.config.run_dir / "trainer.json"
+        return [trainer.spec(context, config_file=file, events_fd=3, commands_fd=4), *specs]
+    return [*specs, own_trainer.spec(context, request.trainer, configured_topology(context).workers)]
+
+
+def _shown(env: Mapping[str, str], request: Request, *, of_caller: bool = False) -> dict[str, str]:
+    """Which variable holds the key, and not the key; of the caller's own environment only what is changed in it."""
     credentials = request.credentials
     secret = f"<value of {credentials.api_key_variable}>"
-    return {name: secret if value == credentials.api_key else value for name, value in env.items()}
+    shown = {name: secret if value == credentials.api_key else value for name, value in env.items()}
+    return {name: value for name, value in shown.items() if not of_caller or os.environ.get(name) != env[name]}
 
 
 def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) -> RunConfig:
@@ -110,6 +125,7 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         tmp_dir=Path("/tmp") / SCRATCH,
         grpo=request.grpo,
         deadlines=request.deadlines,
+        trainer=request.trainer,
     )
 
 
@@ -122,14 +138,19 @@ def _ports(request: Request) -> dict[str, int]:
     return {name: chosen[name] for name in PORT_NAMES}
 
 
-def _as_shell(build: list[str], commands: list[Command]) -> str:
-    """As a shell would run it: what all share first, then each command with what it adds."""
-    shared = dict(set.intersection(*(set(command.env.items()) for command in commands)))
+def _as_shell(build: list[str], commands: list[Command], *, own: bool) -> str:
+    """As a shell would run it: what all share first, then each command with what it adds.
+
+    The caller's `own` trainer comes last, and has its caller's environment.
+    """
+    ours = commands[:-1] if own else commands
+    shared = dict(set.intersection(*(set(command.env.items()) for command in ours)))
     lines = [f"# would {step}" for step in build] or ["# build and install: nothing to do"]
-    lines += ["", "# the environment of every process (nothing else is inherited)"]
+    lines += ["", f"# the environment of every process{' but the last' if own else ''} (nothing else is inherited)"]
     lines += [f"{name}={shlex.quote(value)}" for name, value in sorted(shared.items())]
     for command in commands:
-        lines += ["", f"# {command.service}, in {command.cwd}"]
+        added = "" if command in ours else ", with your environment and"
+        lines += ["", f"# {command.service}, in {command.cwd}{added}"]
         lines += [
             f"{name}={shlex.quote(value)} \\" for name, value in sorted(command.env.items()) if name not in shared
         ]

@@ -78,6 +78,16 @@ def tool_environment(caller: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def callers_environment(caller: Mapping[str, str], *, own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program of the caller's own: as the caller has it, less the variables of other stacks.
+
+    A proxy stays, for what the program fetches elsewhere; loopback never goes through it. `own` has the last word.
+    """
+    kept = {name: value for name, value in caller.items() if not name.startswith(_FOREIGN_PREFIXES)}
+    direct = {name: ",".join(filter(None, [caller.get(name), LOOPBACK_NAMES])) for name in ("NO_PROXY", "no_proxy")}
+    return {**kept, **direct, "PYTHONUNBUFFERED": "1", **own}
+
+
 def _folders(tmp_dir: Path, cache_dir: Path) -> dict[str, str]:
     """Every place where the stack's programs write unasked, moved into the run's scratch folder or the project."""
     caches = {

@@ -7,7 +7,7 @@ frontend. The stack is watched meanwhile (see `vigil`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from harness.admin import EngineAdmin, FrontendClient, SidecarControl
@@ -15,7 +15,7 @@ from harness.calling import HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import NotReadyError
-from harness.events import Destroyed, EngineObservation, Generation, Observed, Probe
+from harness.events import Destroyed, EngineLabels, EngineObservation, Generation, Observed, Probe
 from harness.inspection import ObservationError, held_by, probe
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
@@ -23,6 +23,9 @@ from harness.vigil import Vigil
 
 CHAT_PROMPT = "What is 3+4?"
 CHAT_MAX_TOKENS = 12
+MOMENTS = 3
+"""How often two labels are asked for before it is taken that they change faster than can be asked."""
+
 TEXT_KEPT = 2000
 """Characters of an answer that are recorded: far more than was asked for."""
 
@@ -71,6 +74,22 @@ class Observer:
             where=self._where(),
         )
         return self._vigil.call(ask, self.observe_s, late)
+
+    def labels(self, request_s: float) -> tuple[EngineLabels, ...]:
+        """What every engine and sidecar says of itself; asked without a look at the processes meanwhile."""
+        quick = replace(self, request_s=request_s)
+        return tuple(quick._ask_labels(worker) for worker in self.topology.workers)
+
+    def _ask_labels(self, worker: Worker) -> EngineLabels:
+        """Both labels of one moment: asked again when the engine's was set between the two questions."""
+        engine, sidecar = self._engine(worker), self._sidecar(worker)
+        label = _or_none(engine.weight_version)
+        for _ in range(MOMENTS):
+            sidecar_label, paused = _or_none(sidecar.weight_version), _or_none(engine.is_paused)
+            before, label = label, _or_none(engine.weight_version)
+            if before == label:
+                break
+        return EngineLabels(admin_url=worker.admin_url, engine_label=label, sidecar_label=sidecar_label, paused=paused)
 
     def require_unpaused(self) -> None:
         """Raise NotReadyError for an engine that somebody left paused: it says that it is well, and never generates."""
@@ -175,9 +194,11 @@ class Observer:
     def _engine(self, worker: Worker) -> EngineAdmin:
         return EngineAdmin(HttpClient(worker.admin_url, self.request_s, credentials=self.credentials))
 
+    def _sidecar(self, worker: Worker) -> SidecarControl:
+        return SidecarControl(HttpClient(worker.system_url, self.request_s, credentials=self.credentials))
+
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
-        engine = self._engine(worker)
-        sidecar = SidecarControl(HttpClient(worker.system_url, self.request_s, credentials=self.credentials))
+        engine, sidecar = self._engine(worker), self._sidecar(worker)
         paused = _or_none(engine.is_paused)
         return EngineObservation(
             admin_url=worker.admin_url,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.clock import Clock, Deadline, SteadyClock
-from harness.ending import POLL_S, Ending, Stopped, never
+from harness.ending import POLL_S, Ending, Stopped, never, send
 from harness.errors import DoctorError, InstallError, ServiceDiedError
 from harness.proctable import ProcessId, ProcessRow, ProcessTable, read_row
 from harness.services.spec import ServiceSpec
@@ -95,6 +95,10 @@ class Process:
 
     def alive(self) -> bool:
         return self.started and self.poll() is None
+
+    def interrupt(self) -> None:
+        """Pass a Ctrl-C on to the leader: its session is its own, so that the terminal's does not reach it."""
+        send(self.id, signal.SIGINT)
 
     def check_alive(self) -> None:
         """The liveness check for the poller: raises `ServiceDiedError` when the leader has ended."""

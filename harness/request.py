@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig, RefitProtocol
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import UsageError
 from harness.models import ModelChoice, choose
 from harness.ports import PORT_NAMES
+from harness.program import Program
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
@@ -31,6 +33,7 @@ class Request:
     run_dir: Path | None = None
     keep_up: bool = False
     sabotage: str | None = None
+    trainer: Program | None = None
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
@@ -51,16 +54,19 @@ class Request:
                 "engine_s": args.ready_timeout,
                 "step_s": options.get("step_timeout", Deadlines().step_s),
                 "refit_s": refit_s,
+                "command_s": options.get("trainer_timeout", Deadlines().command_s),
                 "rendezvous_s": min(Deadlines().rendezvous_s, refit_s),
             }
         )
+        stack = _known_stack(args.stack, PROJECT_ROOT)
         return cls(
-            stack=_known_stack(args.stack, PROJECT_ROOT),
+            stack=stack,
             model=model,
             steps=options.get("steps", DEFAULT_STEPS),
             run_dir=options.get("run_dir"),
             keep_up=options.get("keep_up", False),
             sabotage=options.get("sabotage"),
+            trainer=_own_trainer(options, PROJECT_ROOT / f".venv-{stack}"),
             dry_run=args.dry_run,
             json=args.json,
             quiet=args.quiet,
@@ -88,6 +94,24 @@ def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict
         if option in options:
             chosen[option] = options[option]
     return chosen
+
+
+def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | None:
+    """What `--trainer` names. Raises UsageError when there is no such program, or an option that only ours has."""
+    if options.get("trainer") is None:
+        return None
+    for name in ("sabotage", "learning_rate"):
+        if options.get(name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} is for the trainer of this project",
+                expected=f"--trainer without {option}",
+                found=f"{option} {options[name]}",
+                hint="give your command its own options",
+            )
+    program = Program.parse(options["trainer"], callers_path("."))
+    program.require(os.environ, made_later=environment)
+    return program
 
 
 def _known_stack(name: str, root: Path) -> str:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from harness import dryrun
 from harness.bringup import first_generation, install, leave_standing, make_model, new_stack, observer_of, phase
+from harness.command import OwnTrainer
 from harness.errors import DoctorError, during_training
 from harness.events import Phase, Teardown
 from harness.leases import Leases
@@ -57,7 +58,8 @@ class SmokeRun:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.trainer = Trainer(session)
+        own = session.request.trainer
+        self.trainer: Trainer | OwnTrainer = Trainer(session) if own is None else OwnTrainer(session, own)
         self.stack: Stack | None = None
         self.standing: StandingStack | None = None
 
@@ -83,21 +85,21 @@ class SmokeRun:
         with phase(self.session, "install"):
             manifest = install(self.session)
         with phase(self.session, "ready"):
-            model = make_model(self.session, manifest)
+            model = make_model(self.session, manifest, warm=self.trainer.warm)
             stack = self.stack = new_stack(self.session, manifest, meanwhile=self.trainer.hear)
             self.trainer.launch(stack, manifest, model)
             stack.start()
             first_generation(self.session, observer_of(self.session, stack))
-            follower = self.trainer.follow(stack)
+            self.trainer.follow(stack)
         leases = Leases.of(stack.context.url(ETCD_PORT))
         with phase(self.session, "train"), during_training(), leases.naming_loss():
-            self.trainer.train(stack, follower)
+            self.trainer.train(stack)
 
     def _tear_down(self) -> None:
         """Each step whatever became of the one before. Without an answer about what is left there is no evidence."""
         session = self.session
         began = session.clock.monotonic()
-        self._attempt(self.trainer.channel.close)
+        self._attempt(self.trainer.close)
         if self._attempt(self._leave_standing):
             return
         # Stopping again finishes what a fault broke off, and is the only way to know what is left.

@@ -152,6 +152,7 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         keep_up=request.keep_up,
         headers=request.credentials.described(),
         sabotage=request.sabotage,
+        trainer=request.trainer,
         deadlines=request.deadlines,
         grpo=request.grpo,
     )

@@ -105,9 +105,9 @@ class Stack:
         self._emit(ServiceStarted(service=spec.name, pid=process.pid, start_time=started_s, log=str(spec.log)))
         return process
 
-    def may_end(self, name: str) -> None:
-        """From now on the end of this service with status 0 is no fault (the trainer, once it is done)."""
-        self._watch.may_end(name)
+    def may_end(self, name: str, *, with_any_status: bool = False) -> None:
+        """See `Watch.may_end`."""
+        self._watch.may_end(name, with_any_status=with_any_status)
 
     def watch(self) -> None:
         """Raise ServiceDiedError if a service has ended, or an engine's inner process has ended or stands still."""

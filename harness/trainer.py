@@ -25,11 +25,15 @@ from harness.watch import LAST_WORDS_S
 
 
 class Trainer:
-    """One run's trainer. `hear` may be called at any time; `channel` is to be closed however the run ends."""
+    """One run's trainer. `hear` may be called at any time; it is to be closed however the run ends."""
+
+    warm = False
+    """What the engine serves at first has to be other than what transfer 0 brings."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.channel = TrainerChannel()
+        self._follower: Follower | None = None
 
     def launch(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
         """Started before the engine, so that imports and warm-up run beside the engine's own start."""
@@ -53,12 +57,15 @@ class Trainer:
         stack.launch(spec)
         self.channel.child_started()
 
+    def close(self) -> None:
+        self.channel.close()
+
     def hear(self) -> None:
         """Its failure ends whatever is being waited for: it says more than its exit status will."""
         self.channel.hear(self.session.emit_from_trainer)
         self.channel.raise_fault(self.session.run_dir.log(TRAINER))
 
-    def follow(self, stack: Stack) -> Follower:
+    def follow(self, stack: Stack) -> None:
         """Wait for the trainer, and look at the stack before the first transfer: as it is, and destroyed."""
         follower = Follower(
             channel=self.channel,
@@ -75,12 +82,15 @@ class Trainer:
         observer = replace(observer_of(self.session, stack), stop_token_ids=ready["stop_token_ids"])
         self.observe(stack, observer, prompts, BEFORE_TRANSFER)
         self.session.emit(observer.destroy(prompts))
-        return follower
+        self._follower = follower
 
-    def train(self, stack: Stack, follower: Follower) -> None:
+    def train(self, stack: Stack) -> None:
+        """Raises RuntimeError before `follow`."""
+        if self._follower is None:
+            raise RuntimeError("nobody follows the trainer")
         self.session.emit(stack.identities("start"))
         self.session.emit(stack.listening("start"))
-        follower.train(self._plan(stack), self.session.config.steps)
+        self._follower.train(self._plan(stack), self.session.config.steps)
         stack.may_end(TRAINER)
         self.session.emit(observer_of(self.session, stack).generate("after"))
         self.await_end(stack)

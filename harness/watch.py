@@ -30,6 +30,7 @@ class Watch:
         self._vitals: dict[str, Vitals] = {}
         self._attended: set[str] = set()
         self._may_end: set[str] = set()
+        self._free_to_end: set[str] = set()
         self._exits_told: set[str] = set()
         self._seen_ended: dict[str, float] = {}
 
@@ -45,9 +46,12 @@ class Watch:
         """From now on every process that this service has at this moment has to go on running."""
         self._vitals[name] = Vitals.of(self.processes[name])
 
-    def may_end(self, name: str) -> None:
-        """From now on the end of this service with status 0 is no fault (the trainer, once it is done)."""
-        self._may_end.add(name)
+    def may_end(self, name: str, *, with_any_status: bool = False) -> None:
+        """From now on the end of this service with status 0 is no fault (the trainer, once it is done).
+
+        `with_any_status`: nor with another; whoever waits for that end judges it.
+        """
+        (self._free_to_end if with_any_status else self._may_end).add(name)
 
     def look(self) -> None:
         """Raise ServiceDiedError if a service has ended, or a guarded inner process has ended or stands still."""
@@ -60,7 +64,7 @@ class Watch:
                     if name in self._attended:
                         require_none_stopped(process, living)
                 continue
-            if name in self._may_end and returncode == 0:
+            if name in self._free_to_end or (name in self._may_end and returncode == 0):
                 self.tell_exit(name, returncode, expected=True)
             elif self._has_had_its_say(name):
                 self._raise_if_ended(name)

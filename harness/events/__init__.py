@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.events.base import BaseEvent, Source, TrainerEvent
+from harness.events.command import CommandEnded, EngineLabels, LabelsSeen, Surveyed
 from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunStarted, Survivor, Teardown
 from harness.events.stack import (
     BEFORE_TRANSFER,
@@ -65,13 +66,16 @@ __all__ = [
     "AnnouncedTensor",
     "BaseEvent",
     "BinaryHashes",
+    "CommandEnded",
     "Destroyed",
+    "EngineLabels",
     "EngineObservation",
     "Event",
     "EventError",
     "Failure",
     "Generation",
     "HeldParameter",
+    "LabelsSeen",
     "Listening",
     "ListeningSocket",
     "Mismatch",
@@ -100,6 +104,7 @@ __all__ = [
     "Stage",
     "Step",
     "StepSeconds",
+    "Surveyed",
     "Survivor",
     "Teardown",
     "Topology",
@@ -133,6 +138,9 @@ Event = (
     | Observed
     | Destroyed
     | PerturbationObserved
+    | LabelsSeen
+    | Surveyed
+    | CommandEnded
     | Generation
     | Processes
     | Listening

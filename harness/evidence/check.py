@@ -43,7 +43,7 @@ class Expectation:
 
     `world_size` counts the ranks of all engines, without the trainer. `starts_untrained` is true when the engines
     first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
-    this run was told to listen.
+    this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
     """
 
     steps: int
@@ -53,6 +53,7 @@ class Expectation:
     host: str
     starts_untrained: bool
     keep_up: bool
+    own_trainer: bool = False
 
     @classmethod
     def of(cls, config: RunConfig) -> Expectation:
@@ -64,6 +65,7 @@ class Expectation:
             host=config.host,
             starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
+            own_trainer=config.trainer is not None,
         )
 
     @property

@@ -175,7 +175,7 @@ def generation_after_update(run: Timeline, want: Expectation) -> Findings:
         findings.missing.append("no generation after the last refit")
         return findings
     answer = generations[-1]
-    refit = run.last_refit(want.versions[-1])
+    refit = run.last_change(None if want.own_trainer else want.versions[-1])
     if refit is not None and run.position(answer) < refit:
         findings.missing.append("the generation was sent before the last refit")
     if answer.status != 200:

@@ -62,6 +62,12 @@ class Timeline:
         places = [self.position(refit) for refit in self.of(events.Refit) if refit.version == version]
         return max(places, default=None)
 
+    def last_change(self, version: int | None) -> int | None:
+        """Where the weights may have changed last: at the refit to `version`; without one, when the command ended."""
+        if version is not None:
+            return self.last_refit(version)
+        return max((self.position(ended) for ended in self.of(events.CommandEnded)), default=None)
+
     @property
     def failure(self) -> events.RunFailure | None:
         """Why the run ended early: the first failure is the cause."""

@@ -125,7 +125,13 @@ class Console:
         versions = " ".join(map(str, verdict.policy_versions)) or "none"
         self._rich.print()
         fault = [f"SABOTAGED on purpose ({verdict.sabotage})"] if verdict.sabotage else []
-        facts = [*fault, *_bad_ending(outcome), f"policy versions {versions}", f"{verdict.phases.total:.1f} s"]
+        facts = [
+            *fault,
+            *_bad_ending(outcome),
+            *_unjudged(outcome),
+            f"policy versions {versions}",
+            f"{verdict.phases.total:.1f} s",
+        ]
         self._rich.print(
             Text.assemble((word, f"bold {STYLES[verdict.verdict]}"), f"  {', '.join(facts)}"), soft_wrap=True
         )
@@ -168,6 +174,14 @@ class Console:
                 redirect_stderr=False,
             )
             self._live.start()
+
+
+def _unjudged(outcome: Outcome) -> list[str]:
+    """What a verdict by observation alone does not cover."""
+    verdict = outcome.verdict
+    if verdict.trainer is None:
+        return []
+    return ["by observation alone", f"{counted(len(verdict.not_judged), 'check')} not judged"]
 
 
 def _bad_ending(outcome: Outcome) -> list[str]:

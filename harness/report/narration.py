@@ -32,7 +32,9 @@ def _(event: events.RunStarted) -> str:
     steps = config.get("steps")
     sabotage = config.get("sabotage")
     warning = f"SABOTAGED on purpose ({sabotage}), this run must fail: " if sabotage else ""
-    return f"{warning}stack {config.get('stack')}, model {config.get('model')}, {steps} steps{where}"
+    own = config.get("trainer")
+    trained = f"trainer {own['argv'][0]}" if own else f"{steps} steps"
+    return f"{warning}stack {config.get('stack')}, model {config.get('model')}, {trained}{where}"
 
 
 @narrate.register
@@ -104,6 +106,22 @@ def _(event: events.Observed) -> str | None:
     engines = " ".join(str(engine.engine_label) for engine in event.engines)
     sidecars = " ".join(str(engine.sidecar_label) for engine in event.engines)
     return plain(f"version {event.version}: engine says {engines}, sidecar says {sidecars}")
+
+
+@narrate.register
+def _(event: events.LabelsSeen) -> str | None:
+    if any(engine.paused for engine in event.engines):
+        return None
+    engines = " ".join(str(engine.engine_label) for engine in event.engines)
+    sidecars = " ".join(str(engine.sidecar_label) for engine in event.engines)
+    return plain(f"engine says version {engines}, sidecar says {sidecars}")
+
+
+@narrate.register
+def _(event: events.CommandEnded) -> str:
+    if event.returncode is None:
+        return f"the command still runs after {event.seconds:.1f} s"
+    return f"the command ended with {event.returncode} ({event.seconds:.1f} s)"
 
 
 @narrate.register

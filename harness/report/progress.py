@@ -42,6 +42,10 @@ class Progress:
                 self._no_longer("trainer")
             case events.Refit():
                 self._doing = f"observing version {event.version}"
+            case events.Surveyed():
+                self._doing = "the command" if event.when == "before" else "a last generation"
+            case events.CommandEnded():
+                self._doing = "observing what it left"
             case events.Observed():
                 self._doing = self._after(event.version)
             case events.Destroyed():

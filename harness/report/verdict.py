@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness import events
 from harness.config import RunConfig
 from harness.errors import SmokestackError, TeardownError
-from harness.evidence import Check, Expectation, Timeline, agreed_versions, judge
+from harness.evidence import Check, Expectation, Timeline, agreed_versions, judge, unjudged_checks
+from harness.evidence.command import versions_seen
 from harness.plaintext import plain
 
 VerdictWord = Literal["pass", "fail", "error"]
@@ -63,7 +64,8 @@ class Verdict(_Closed):
     """`verdict.json`, schema 1.
 
     `policy_versions` are the versions that were observed: every engine and every sidecar named exactly this number.
-    `sabotage` names the fault that the run had on purpose; without one, the document has no such field.
+    `sabotage` names the fault that the run had on purpose. `trainer` is the command of the caller's that trained, and
+    `not_judged` has the checks that need a trainer of ours. Without such a thing, the document has no such field.
     """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -77,10 +79,13 @@ class Verdict(_Closed):
     survivors: tuple[SurvivorRecord, ...]
     failure: FailureRecord | None
     sabotage: str | None = None
+    trainer: str | None = None
+    not_judged: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As JSON values, with the names of the contract; `sabotage` only in the verdict of a sabotaged run."""
-        return self.model_dump(mode="json", by_alias=True, exclude=None if self.sabotage else {"sabotage"})
+        """As JSON values, with the names of the contract; the last ones only where the run was of that kind."""
+        unused = {name for name in ("sabotage", "trainer", "not_judged") if not getattr(self, name)}
+        return self.model_dump(mode="json", by_alias=True, exclude=unused)
 
     def failed(self) -> list[Check]:
         return [check for check in self.checks if check.status == "fail"]
@@ -103,13 +108,14 @@ class Outcome:
 def judge_run(recorded: Iterable[Mapping[str, Any]], config: RunConfig) -> Outcome:
     """Judge the events of `events.jsonl` against the run's configuration."""
     run = Timeline.read(recorded)
-    checks = judge(run, Expectation.of(config))
+    want = Expectation.of(config)
+    checks = judge(run, want)
     verdict = Verdict(
         verdict=_word(run.failure, checks),
         stack=config.stack,
         model=config.model,
         steps=config.steps,
-        policy_versions=tuple(agreed_versions(run)),
+        policy_versions=tuple(versions_seen(run) if want.own_trainer else agreed_versions(run)),
         checks=tuple(checks),
         phases=_phases(run),
         survivors=tuple(
@@ -119,6 +125,8 @@ def judge_run(recorded: Iterable[Mapping[str, Any]], config: RunConfig) -> Outco
         ),
         failure=None if run.failure is None else failure_record(run.failure, config.run_dir),
         sabotage=config.sabotage,
+        trainer=None if config.trainer is None else config.trainer.text,
+        not_judged=tuple(unjudged_checks(want)),
     )
     return Outcome(verdict, exit_code(run.failure, checks), run, config.run_dir)
 

@@ -12,16 +12,18 @@ from event_factory import failure, passing_run, run_config, the, training_step
 
 from harness import events
 from harness.errors import RefitError
+from tests.harness.command_run import passing_command
 
 
-@pytest.mark.parametrize("fields", passing_run(), ids=lambda fields: fields["kind"])
+@pytest.mark.parametrize("fields", [*passing_run(), *passing_command()], ids=lambda fields: fields["kind"])
 def test_an_event_survives_the_way_to_disk_and_back(fields: dict[str, object]) -> None:
     assert events.parse(events.parse_fields(fields).line()).fields() == fields
 
 
 def test_the_example_run_and_its_failures_cover_every_kind() -> None:
     known = {model.model_fields["kind"].default for model in get_args(events.Event)}
-    assert known - {fields["kind"] for fields in passing_run()} == {"failure", "trainer.error", "note"}
+    shown = {fields["kind"] for fields in [*passing_run(), *passing_command()]}
+    assert known - shown == {"failure", "trainer.error", "note"}
 
 
 def test_numbers_that_are_none_stay_what_they_are_in_plain_json() -> None:
@@ -57,7 +59,7 @@ def test_a_field_that_does_not_fit_is_named(change: dict[str, object], named: st
         events.parse_fields(training_step(1).fields() | change)
 
 
-@pytest.mark.parametrize("fields", passing_run(), ids=lambda fields: fields["kind"])
+@pytest.mark.parametrize("fields", [*passing_run(), *passing_command()], ids=lambda fields: fields["kind"])
 def test_nobody_reports_an_event_of_another(fields: dict[str, object]) -> None:
     for source in {"harness", "observer", "trainer"} - {fields["source"]}:
         with pytest.raises(events.EventError, match="source: Input should be"):
