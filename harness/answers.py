@@ -104,6 +104,12 @@ class Checksums(Served):
     checksums: dict[str, Digest]
 
 
+class ToldCut(Served):
+    dim: Annotated[int, Field(strict=True, ge=0, le=8)]
+    start: Size
+    stop: Size
+
+
 class ToldParameter(Served):
     """See `smokestack_payload.contents`."""
 
@@ -111,6 +117,7 @@ class ToldParameter(Served):
     how: Literal["held", "part", "multiplied", "sharded"]
     dtype: str
     shape: list[Size] | None
+    cut: ToldCut | None = None
     sha256: Digest | None
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import keep, takedown
 from harness.config import DEFAULT_STEPS, MAX_STEPS, Deadlines, GrpoConfig
+from harness.engines import MAX_ENGINES, MAX_TENSOR_PARALLEL
 from harness.errors import SmokestackError
 from harness.logs import logs
 from harness.report.stream import print_document, say
@@ -168,6 +169,7 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
 def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True) -> None:
     parser.add_argument("--stack", default="cpu", help="a folder of stacks/")
     parser.add_argument("--model", default="tiny", help="tiny, smollm2, or a local folder")
+    _add_engines(parser)
     if run_dir:
         _add_run_dir(parser)
     parser.add_argument(
@@ -205,6 +207,29 @@ def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True)
     parser.add_argument("-q", "--quiet", action="store_true", help="only the outcome")
 
 
+def _add_engines(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--engines",
+        type=_up_to(MAX_ENGINES),
+        default=argparse.SUPPRESS,
+        help="engines, each with a sidecar; default: 1",
+    )
+    parser.add_argument(
+        "--tensor-parallel",
+        type=_up_to(MAX_TENSOR_PARALLEL),
+        default=argparse.SUPPRESS,
+        help="ranks of each engine; default: 1",
+    )
+    parser.add_argument(
+        "--engine",
+        action="append",
+        default=[],
+        type=_engine,
+        metavar="tp=RANKS",
+        help="one engine of so many ranks, in place of the two options above; once for each engine",
+    )
+
+
 def _add_run_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-dir", type=callers_path, default=argparse.SUPPRESS, help="folder of the run (default: runs/…)"
@@ -216,6 +241,23 @@ def _positive_int(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text}")
     return value
+
+
+def _up_to(limit: int) -> Callable[[str], int]:
+    def whole(text: str) -> int:
+        value = int(text)
+        if not 1 <= value <= limit:
+            raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {limit}, found {text}")
+        return value
+
+    return whole
+
+
+def _engine(text: str) -> int:
+    name, _, ranks = text.partition("=")
+    if name != "tp" or not ranks.isdecimal() or not 1 <= int(ranks) <= MAX_TENSOR_PARALLEL:
+        raise argparse.ArgumentTypeError(f"expected tp=RANKS with 1 to {MAX_TENSOR_PARALLEL}, found {text!r}")
+    return int(ranks)
 
 
 def _steps(text: str) -> int:

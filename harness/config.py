@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from harness.program import Program
 
@@ -70,8 +70,9 @@ class RunConfig(BaseModel):
     starts_untrained: bool = Field(description="whether the engine first serves other weights than version 0")
     steps: int = Field(ge=1, le=MAX_STEPS)
     refit: RefitProtocol = "native"
-    engines: int = 1
-    tensor_parallel: int = 1
+    tensor_parallel: tuple[PositiveInt, ...] = Field(
+        default=(1,), min_length=1, description="ranks of each engine, in the order of the engines' names"
+    )
     host: str = "127.0.0.1"
     namespace: str = "dynamo"
     ports: dict[str, int] = Field(default_factory=dict)
@@ -87,3 +88,12 @@ class RunConfig(BaseModel):
     trainer: Program | None = Field(default=None, description="the caller's own trainer, in the place of ours")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()
+
+    @property
+    def engines(self) -> int:
+        return len(self.tensor_parallel)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all engines together, without the trainer."""
+        return sum(self.tensor_parallel)

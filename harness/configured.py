@@ -14,7 +14,7 @@ COMPONENT = "engine"
 def configured_topology(context: ServiceContext, *, sidecars: bool = True) -> Topology:
     """The engines in the order of their names; discovery may order them otherwise. Without sidecars, no system URLs."""
     config = context.config
-    sizes = [config.tensor_parallel] * config.engines
+    sizes = config.tensor_parallel
     return Topology(
         tuple(
             Worker(

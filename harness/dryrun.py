@@ -23,7 +23,7 @@ from harness.config import RunConfig
 from harness.configured import configured_topology
 from harness.ending import never
 from harness.manifest import Manifest
-from harness.ports import PORT_NAMES, PortRoom
+from harness.ports import PortRoom, port_names
 from harness.provision import Provisioner
 from harness.request import Request
 from harness.services import command as own_trainer
@@ -79,7 +79,9 @@ def _preview(request: Request) -> dict[str, Any]:
 def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Command]:
     config = _config(request, manifest, MADE if train and request.trainer is None else WARM)
     context = ServiceContext(config, manifest, os.environ, request.credentials)
-    specs = [etcd.spec(context), engine.spec(context, 0), frontend.spec(context), sidecar.spec(context, 0)]
+    indices = range(config.engines)
+    specs = [etcd.spec(context), *(engine.spec(context, index) for index in indices), frontend.spec(context)]
+    specs += [sidecar.spec(context, index) for index in indices]
     if train:
         specs = _with_trainer(specs, context, request)
     own = TRAINER if train and request.trainer is not None else None
@@ -121,6 +123,7 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         starts_untrained=choice.starts_untrained,
         steps=request.steps,
         refit=request.refit,
+        tensor_parallel=request.tensor_parallel,
         ports=_ports(request),
         tmp_dir=Path("/tmp") / SCRATCH,
         grpo=request.grpo,
@@ -131,11 +134,11 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
 
 def _ports(request: Request) -> dict[str, int]:
     """Leased together, so that they are distinct, and given back at once. Raises UsageError for a taken fixed port."""
-    room = PortRoom()
+    room, names = PortRoom(), port_names(len(request.tensor_parallel))
     with ExitStack() as leases:
         chosen = {name: leases.enter_context(room.fixed(name, port)).port for name, port in request.ports.items()}
-        chosen |= {name: leases.enter_context(room.free()).port for name in PORT_NAMES if name not in chosen}
-    return {name: chosen[name] for name in PORT_NAMES}
+        chosen |= {name: leases.enter_context(room.free()).port for name in names if name not in chosen}
+    return {name: chosen[name] for name in names}
 
 
 def _as_shell(build: list[str], commands: list[Command], *, own: bool) -> str:

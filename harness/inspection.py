@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from harness.admin import EngineAdmin
 from harness.answers import Generated
 from harness.errors import SmokestackError
-from harness.events import HeldParameter, Probe
+from harness.events import Cut, EngineObservation, HeldParameter, Probe
 
 
 class ObservationError(SmokestackError):
@@ -61,6 +61,7 @@ def held_by(engine: EngineAdmin) -> tuple[tuple[HeldParameter, ...], ...]:
                 dtype=told.dtype,
                 shape=None if told.shape is None else tuple(told.shape),
                 sha256=own.get(rank.prefix + told.name) if told.how == "held" else told.sha256,
+                cut=None if told.cut is None else Cut(**told.cut.model_dump()),
             )
             for told in rank.parameters
         )
@@ -89,3 +90,15 @@ def teacher_forced(prompt: Sequence[int], answer: Generated, where: str) -> tupl
             )
         found.append(entry[str(token)].logprob)
     return tuple(found)
+
+
+def slices_of(engines: Sequence[EngineObservation]) -> list[dict[str, object]]:
+    """The slices of parameters that ranks have, each once: what the trainer has to tell the digests of."""
+    found = {
+        (parameter.name, parameter.cut): None
+        for engine in engines
+        for rank in engine.ranks
+        for parameter in rank
+        if parameter.cut is not None
+    }
+    return [{"name": name, "cut": cut.model_dump()} for name, cut in found if cut is not None]

@@ -21,17 +21,12 @@ import psutil
 from harness.errors import DoctorError, UsageError
 from harness.proctable import command_of
 
-PORT_NAMES = (
-    "etcd",
-    "etcd-peer",
-    "engine-0",
-    "engine-0-grpc",
-    "frontend",
-    "discovery",
-    "sidecar-0",
-    "rendezvous",
-)
-"""The ports of a run with one engine, by the names that the service specifications use; each may be fixed."""
+
+def port_names(engines: int) -> tuple[str, ...]:
+    """The ports of a run, by the names that the service specifications use; each may be fixed."""
+    of_engines = [name for i in range(engines) for name in (f"engine-{i}", f"engine-{i}-grpc", f"sidecar-{i}")]
+    return ("etcd", "etcd-peer", *of_engines, "frontend", "discovery", "rendezvous")
+
 
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _FIRST, _LAST = 20_000, 29_999

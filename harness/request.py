@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,9 +12,10 @@ from typing import Any
 
 from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig, RefitProtocol
 from harness.credentials import NO_CREDENTIALS, Credentials
+from harness.engines import engines_asked_for
 from harness.errors import UsageError
 from harness.models import ModelChoice, choose
-from harness.ports import PORT_NAMES
+from harness.ports import port_names
 from harness.program import Program
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +39,7 @@ class Request:
     json: bool = False
     quiet: bool = False
     refit: RefitProtocol = "native"
+    tensor_parallel: tuple[int, ...] = (1,)
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
@@ -47,6 +49,7 @@ class Request:
     def from_args(cls, args: argparse.Namespace) -> Request:
         """From the parsed options of `smoke` or `up`; options that `up` lacks keep their defaults."""
         options = vars(args)
+        engines = engines_asked_for(options)
         model = choose(args.model, callers_path("."))
         refit_s = options.get("refit_timeout", Deadlines().refit_s)
         deadlines = Deadlines().model_copy(
@@ -71,7 +74,8 @@ class Request:
             json=args.json,
             quiet=args.quiet,
             refit=options.get("refit", "native"),
-            ports=_named_ports(args.port),
+            tensor_parallel=engines,
+            ports=_named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
                 os.environ,
                 api_key_env=args.api_key_env,
@@ -126,11 +130,11 @@ def _known_stack(name: str, root: Path) -> str:
     return name
 
 
-def _named_ports(pairs: list[tuple[str, int]]) -> Mapping[str, int]:
+def _named_ports(pairs: list[tuple[str, int]], names: Sequence[str]) -> Mapping[str, int]:
     ports: dict[str, int] = {}
     for name, number in pairs:
-        if name not in PORT_NAMES:
-            raise UsageError(f"--port {name}: no such port", expected=", ".join(PORT_NAMES), found=repr(name))
+        if name not in names:
+            raise UsageError(f"--port {name}: no such port", expected=", ".join(names), found=repr(name))
         if name in ports:
             raise UsageError(
                 f"--port {name} is given twice", expected="one port a name", found=f"{ports[name]}, {number}"

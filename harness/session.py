@@ -19,7 +19,7 @@ from harness.config import RunConfig
 from harness.errors import DoctorError, Interrupted, SmokestackError
 from harness.events import BaseEvent, Failure
 from harness.inuse import InUse, in_use_file
-from harness.ports import PORT_NAMES, PortRoom
+from harness.ports import PortRoom, port_names
 from harness.report.console import Console
 from harness.request import Request
 from harness.rundir import EVENTS_FILE, EventLog, RunDir
@@ -103,10 +103,10 @@ def opened(request: Request) -> Iterator[Session]:
         signals = stack.enter_context(InterruptSignals())
         die_with_parent(os.environ)
         clock = InterruptibleClock(signals.interrupt)
-        room = PortRoom()
+        room, names = PortRoom(), port_names(len(request.tensor_parallel))
         # Fixed ports first: a port that somebody holds must be found before anything is created.
         leases = {name: stack.enter_context(room.fixed(name, port)) for name, port in request.ports.items()}
-        leases |= {name: stack.enter_context(room.free()) for name in PORT_NAMES if name not in leases}
+        leases |= {name: stack.enter_context(room.free()) for name in names if name not in leases}
         scratch = make_scratch(os.environ)
         stack.callback(_remove_unless_standing, scratch)
         require_uninterrupted(signals)
@@ -114,7 +114,7 @@ def opened(request: Request) -> Iterator[Session]:
         events = stack.enter_context(
             EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic, conceal=request.credentials.conceal)
         )
-        config = _resolve(request, run_dir, scratch.path, {name: leases[name].port for name in PORT_NAMES})
+        config = _resolve(request, run_dir, scratch.path, {name: leases[name].port for name in names})
         console = stack.enter_context(Console(sys.stderr, quiet=request.quiet))
         in_use = stack.enter_context(InUse(in_use_file(request.root, request.stack)))
         session = Session(request, config, run_dir, scratch, events, console, clock, signals, in_use)
@@ -147,6 +147,7 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         starts_untrained=request.model.starts_untrained,
         steps=request.steps,
         refit=request.refit,
+        tensor_parallel=request.tensor_parallel,
         ports=ports,
         tmp_dir=tmp_dir,
         keep_up=request.keep_up,

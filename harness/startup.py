@@ -135,7 +135,7 @@ class Startup:
 def discovery_probe(context: ServiceContext) -> DiscoveryProbe:
     """Asks the frontend for the engines that this run is configured to have."""
     config = context.config
-    expected = Expectation(config.served_model_name, config.engines * config.tensor_parallel)
+    expected = Expectation(config.served_model_name, config.world_size)
     return DiscoveryProbe(frontend.discovery_url(context), expected, credentials=context.credentials)
 
 

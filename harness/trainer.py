@@ -10,7 +10,8 @@ from typing import Any
 
 from harness.bringup import observer_of
 from harness.errors import TrainingError
-from harness.events import BEFORE_TRANSFER, PerturbationObserved, Stage
+from harness.events import BEFORE_TRANSFER, Observed, PerturbationObserved, Stage
+from harness.inspection import slices_of
 from harness.manifest import Manifest
 from harness.observer import Observer
 from harness.process import describe_exit
@@ -34,6 +35,7 @@ class Trainer:
         self.session = session
         self.channel = TrainerChannel()
         self._follower: Follower | None = None
+        self._slices: list[dict[str, object]] = []
 
     def launch(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
         """Started before the engine, so that imports and warm-up run beside the engine's own start."""
@@ -80,7 +82,7 @@ class Trainer:
         ready = follower.await_ready()
         prompts: list[list[int]] = ready["probe_prompts"]
         observer = replace(observer_of(self.session, stack), stop_token_ids=ready["stop_token_ids"])
-        self.observe(stack, observer, prompts, BEFORE_TRANSFER)
+        self._slices = slices_of(self.observe(stack, observer, prompts, BEFORE_TRANSFER).engines)
         self.session.emit(observer.destroy(prompts))
         self._follower = follower
 
@@ -119,11 +121,13 @@ class Trainer:
             )
         stack.watch()
 
-    def observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> None:
+    def observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> Observed:
         """Looked at, and only then compared: what may continue is what discovery lists right before that."""
-        self.session.emit(observer.observe(prompts, version))
+        observed = observer.observe(prompts, version)
+        self.session.emit(observed)
         stack.note_listening()
         stack.require_same_topology()
+        return observed
 
     def _observe_stage(self, stack: Stack, observer: Observer, prompts: list[list[int]], stage: Stage) -> None:
         engines = observer.look(prompts, f"the {stage} weights")
@@ -144,4 +148,5 @@ class Trainer:
             master_port=config.ports[RENDEZVOUS_PORT],
             headers=stack.context.credentials.request_headers(),
             header_sources=stack.context.credentials.described(),
+            slices=self._slices,
         )

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,6 +139,7 @@ class Plan:
     master_port: int
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     header_sources: Mapping[str, str] = field(default_factory=dict)
+    slices: Sequence[Mapping[str, object]] = ()
 
     def command(self) -> Event:
         """Sent over a pipe that only the trainer reads: a file or an argument would show the headers to others."""
@@ -159,7 +160,7 @@ class Follower:
     log: Path
     watch: Callable[[], None]
     emit: Callable[[Event], None]
-    observe: Callable[[int], None]
+    observe: Callable[[int], object]
     observe_stage: Callable[[Stage], None]
 
     def await_ready(self) -> Event:

@@ -129,7 +129,7 @@ class TestDialect:
         self, tmp_path: Path, written: Manifest, name: str
     ) -> None:
         checked = {program.name: set(program.flags) for program in DIALECTS[written.dialect]}
-        assert flags(PASSED[name](fakes.context(tmp_path, ports=PORTS, tensor_parallel=2))) == checked[name]
+        assert flags(PASSED[name](fakes.context(tmp_path, ports=PORTS, tensor_parallel=(2,)))) == checked[name]
 
     def test_every_program_that_is_checked_is_one_that_a_run_starts(self, written: Manifest) -> None:
         assert [program.name for program in DIALECTS[written.dialect]] == list(PASSED)

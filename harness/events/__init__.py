@@ -19,6 +19,7 @@ from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunS
 from harness.events.stack import (
     BEFORE_TRANSFER,
     BinaryHashes,
+    Cut,
     Destroyed,
     EngineObservation,
     Generation,
@@ -67,6 +68,7 @@ __all__ = [
     "BaseEvent",
     "BinaryHashes",
     "CommandEnded",
+    "Cut",
     "Destroyed",
     "EngineLabels",
     "EngineObservation",

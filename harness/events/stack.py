@@ -90,12 +90,24 @@ class Probe(Data):
     prompt_logprobs: tuple[float, ...]
 
 
+class Cut(Data):
+    """What one rank of an engine has of a parameter: `start` (included) to `stop` along dimension `dim`."""
+
+    dim: Count
+    start: Count
+    stop: Count
+
+    def __str__(self) -> str:
+        return f"{self.start}:{self.stop} of dimension {self.dim}"
+
+
 class HeldParameter(Data):
     """One parameter in a rank's model, in the trainer's terms.
 
     `how` says whose digest this is: of a tensor of its own (`held`: vLLM's `/weight_checker`), of rows of a larger one
     (`part`), of the values that the layer multiplies by (`multiplied`: the backend has repacked it), of none
-    (`sharded`). None, or the digest of nothing, is no evidence.
+    (`sharded`). None, or the digest of nothing, is no evidence. `cut` is the slice that the rank has, None for all of
+    it; `shape` is the slice's own.
     """
 
     name: str
@@ -103,6 +115,7 @@ class HeldParameter(Data):
     dtype: str
     shape: tuple[Count, ...] | None
     sha256: str | None
+    cut: Cut | None = None
 
 
 class EngineObservation(Data):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.events.base import Count, Data, Flag, TrainerEvent
-from harness.events.stack import Probe, Stage
+from harness.events.stack import Cut, Probe, Stage
 
 
 class Warmup(Data):
@@ -73,11 +73,15 @@ class Refit(TrainerEvent):
 
 
 class ReferenceDigest(Data):
-    """A parameter in the trainer's memory: SHA-256 of its bytes, and of its values (-0.0 written as 0.0)."""
+    """A parameter in the trainer's memory: SHA-256 of its bytes, and of its values (-0.0 written as 0.0).
+
+    With a `cut`, of that slice alone: what a rank of an engine has of it.
+    """
 
     name: str
     sha256: str
     values_sha256: str
+    cut: Cut | None = None
 
 
 class TrainerWeights(TrainerEvent):

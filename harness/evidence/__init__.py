@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.evidence import command, content, policy, stack, training
 from harness.evidence.check import Check, Expectation, Findings, Status
+from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
 from harness.evidence.policy import agreed_versions
 from harness.evidence.timeline import Timeline
@@ -23,7 +24,7 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "training.four-steps": training.steps_taken,
     "training.rewards": training.rewards_earned,
     "policy.versions-advance": policy.versions_advance,
-    "policy.weights-covered": content.weights_covered,
+    "policy.weights-covered": weights_covered,
     "policy.weights-destroyed": content.weights_destroyed,
     "policy.weights-digests": content.weights_digests,
     "policy.weights-match": policy.weights_match,

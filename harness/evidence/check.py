@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from harness.config import RunConfig
 from harness.plaintext import plain
+from harness.services.context import engine_name
 
 Status = Literal["pass", "fail", "skip"]
 
@@ -38,17 +39,25 @@ class Check(BaseModel):
 
 
 @dataclass(frozen=True)
+class ExpectedEngine:
+    """An engine that the run was to have: its service's name, its address, and how many ranks it was given."""
+
+    name: str
+    admin_url: str
+    ranks: int
+
+
+@dataclass(frozen=True)
 class Expectation:
     """What the run was configured to do, apart from all that it reports of itself.
 
-    `world_size` counts the ranks of all engines, without the trainer. `starts_untrained` is true when the engines
+    `fleet` has every engine, in the order of their names. `starts_untrained` is true when the engines
     first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
     this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
     """
 
     steps: int
-    engines: int
-    world_size: int
+    fleet: tuple[ExpectedEngine, ...]
     model: str
     host: str
     starts_untrained: bool
@@ -59,14 +68,33 @@ class Expectation:
     def of(cls, config: RunConfig) -> Expectation:
         return cls(
             steps=config.steps,
-            engines=config.engines,
-            world_size=config.engines * config.tensor_parallel,
+            fleet=tuple(
+                ExpectedEngine(engine_name(index), f"http://{config.host}:{config.ports[engine_name(index)]}", ranks)
+                for index, ranks in enumerate(config.tensor_parallel)
+            ),
             model=config.served_model_name,
             host=config.host,
             starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
             own_trainer=config.trainer is not None,
         )
+
+    @property
+    def engines(self) -> int:
+        return len(self.fleet)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of all engines together, without the trainer."""
+        return sum(engine.ranks for engine in self.fleet)
+
+    def named(self, admin_url: str) -> str:
+        """The engine's name, for messages; its address where it is none of the run's."""
+        return next((engine.name for engine in self.fleet if engine.admin_url == admin_url), admin_url)
+
+    def at(self, admin_url: str) -> str:
+        """` at engine-1` where there are several, nothing where there is one: the end of a place's name."""
+        return "" if self.engines == 1 else f" at {self.named(admin_url)}"
 
     @property
     def versions(self) -> range:

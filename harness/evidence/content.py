@@ -5,67 +5,17 @@ How digests are compared, and which count as evidence, is in `holdings`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from harness import events
-from harness.evidence.check import Expectation, Findings, counted, listing, span
+from harness.evidence.check import Expectation, Findings, counted, span
 from harness.evidence.compare import TOLERANCE, Gap, largest_change
 from harness.evidence.holdings import Comparison, held_by_ranks, is_evidence, of_zeros, pairs
-from harness.evidence.policy import observed_by_version
+from harness.evidence.policy import all_observed, observed_by_version
 from harness.evidence.timeline import Timeline
 
 STAGES: tuple[events.Stage, ...] = get_args(events.Stage)
-
-
-def weights_covered(run: Timeline, want: Expectation) -> Findings:
-    """`policy.weights-covered`: before the first byte, trainer and engine name the same tensors, each once."""
-    findings = Findings(
-        expected="each parameter of the engine announced once by the trainer, of its type and shape, before transfer 0",
-        proves="a refit brings each of the engine's parameters, and nothing else",
-        means="what the trainer sends is not what the engine's model has",
-    )
-    ready = run.require(events.TrainerReady, findings)
-    before = _before_transfer(run, findings)
-    if not ready or before is None:
-        return findings
-    first = _first_transfer(run)
-    if first is not None and max(run.position(ready[0]), run.position(before)) > first:
-        findings.wrong.append("names were compared only after the first transfer")
-    ranks = held_by_ranks(before.engines, want, "before transfer 0", findings)
-    for where, parameters in ranks:
-        _cover(where, ready[0], parameters, findings)
-    if ranks:
-        tied = sum(parameter.name in ready[0].tied for parameter in ranks[0][1])
-        findings.seen = f"{counted(len(ready[0].tensors), 'tensor')} sent once each, {tied} tied"
-    return findings
-
-
-def _cover(
-    where: str, ready: events.TrainerReady, parameters: Sequence[events.HeldParameter], findings: Findings
-) -> None:
-    sent = Counter(tensor.name for tensor in ready.tensors)
-    had = Counter(parameter.name for parameter in parameters)
-    known = sent.keys() | {name for name, target in ready.tied.items() if target in sent}
-    for kind, names in (
-        ("not sent", had.keys() - known),
-        ("not in the engine", sent.keys() - had.keys()),
-        ("sent more than once", {name for name, count in sent.items() if count > 1}),
-        ("twice in the engine", {name for name, count in had.items() if count > 1}),
-    ):
-        if names:
-            findings.wrong.append(f"{where}{counted(len(names), 'parameter')} {kind}: {listing(sorted(names))}")
-    tensors = {tensor.name: tensor for tensor in ready.tensors}
-    for parameter in parameters:
-        tensor = tensors.get(ready.tied.get(parameter.name, parameter.name))
-        if tensor is None:
-            continue
-        if tensor.dtype != parameter.dtype or parameter.shape not in {None, tensor.shape}:
-            findings.wrong.append(
-                f"{where}{parameter.name} is {parameter.dtype} {list(parameter.shape or ())},"
-                f" sent as {tensor.dtype} {list(tensor.shape)}"
-            )
 
 
 def weights_destroyed(run: Timeline, want: Expectation) -> Findings:
@@ -76,13 +26,13 @@ def weights_destroyed(run: Timeline, want: Expectation) -> Findings:
         means="the engine was not destroyed before the first transfer: what it serves may not be what was sent",
     )
     destroyed = run.require(events.Destroyed, findings)
-    before = _before_transfer(run, findings)
+    before = before_transfer(run, findings)
     if not destroyed or before is None:
         return findings
-    first, place = _first_transfer(run), run.position(destroyed[0])
+    first, place = first_transfer(run), run.position(destroyed[0])
     if place < run.position(before) or (first is not None and place > first):
         findings.wrong.append("it was not destroyed between the first observation and transfer 0")
-    gaps = _visible_changes("destroyed", before.engines, destroyed[0].engines, findings)
+    gaps = _visible_changes("destroyed", before.engines, destroyed[0].engines, want, findings)
     after = dict(held_by_ranks(destroyed[0].engines, want, "after the destruction", findings))
     gone = nothing = 0
     for where, parameters in held_by_ranks(before.engines, want, "before transfer 0", findings):
@@ -146,7 +96,7 @@ def weights_restored(run: Timeline, want: Expectation) -> Findings:
         findings.missing += [] if final else [f"no observation at version {last}"]
         return findings
     _require_turns(run, final[-1], sent, stages, findings)
-    gaps = _visible_changes("perturbed", final[-1].engines, stages["perturbed"].engines, findings)
+    gaps = _visible_changes("perturbed", final[-1].engines, stages["perturbed"].engines, want, findings)
     _require_all_changed(final[-1].engines, stages["perturbed"].engines, want, findings)
     _require_same(final[-1].engines, stages["restored"].engines, want, findings)
     if gaps:
@@ -191,10 +141,11 @@ def _require_same(
     for engine in before:
         back = restored.get(engine.admin_url)
         if back is None or not back.probes or not engine.probes:
-            findings.missing.append(f"no probes of {engine.admin_url} after the restoration")
+            findings.missing.append(f"no probes of {want.named(engine.admin_url)} after the restoration")
         elif back.probes != engine.probes:
             which = [i for i, pair in enumerate(zip(engine.probes, back.probes, strict=False)) if pair[0] != pair[1]]
-            findings.wrong.append(f"restored: probes {which} at {engine.admin_url} are not exactly those of before")
+            name = want.named(engine.admin_url)
+            findings.wrong.append(f"restored: probes {which} at {name} are not exactly those of before")
     there = dict(held_by_ranks(after, want, "restored", findings))
     for where, parameters in held_by_ranks(before, want, "before the perturbation", findings):
         changed = [
@@ -209,18 +160,18 @@ def _visible_changes(
     what: str,
     before: Sequence[events.EngineObservation],
     after: Sequence[events.EngineObservation],
+    want: Expectation,
     findings: Findings,
 ) -> list[Gap]:
     """The largest change of each engine's probes, which has to show."""
     earlier = {engine.admin_url: engine for engine in before}
-    if earlier.keys() != {engine.admin_url for engine in after}:
-        findings.missing.append(f"{what}: not the same engines were observed")
-    gaps = [
-        gap
-        for engine in after
-        if engine.admin_url in earlier
-        for gap in largest_change(what, earlier[engine.admin_url].probes, engine.probes, findings)
-    ]
+    for when, engines in ((f"before they were {what}", before), (what, after)):
+        all_observed(engines, when, want, findings)
+    gaps: list[Gap] = []
+    for engine in after:
+        if engine.admin_url in earlier:
+            where = f"{what}{want.at(engine.admin_url)}"
+            gaps += largest_change(where, earlier[engine.admin_url].probes, engine.probes, findings)
     findings.wrong += [f"{gap.where}: |diff| is only {gap.size:.1e}" for gap in gaps if not gap.size > TOLERANCE]
     return gaps
 
@@ -230,7 +181,7 @@ def _tied(run: Timeline, findings: Findings) -> dict[str, str]:
     return dict(ready[0].tied) if ready else {}
 
 
-def _before_transfer(run: Timeline, findings: Findings) -> events.Observed | None:
+def before_transfer(run: Timeline, findings: Findings) -> events.Observed | None:
     """The first observation of the stack as it was started; None, and noted, without one."""
     found = (item for item in run.require(events.Observed, findings) if item.version == events.BEFORE_TRANSFER)
     first = next(found, None)
@@ -239,7 +190,7 @@ def _before_transfer(run: Timeline, findings: Findings) -> events.Observed | Non
     return first
 
 
-def _first_transfer(run: Timeline) -> int | None:
+def first_transfer(run: Timeline) -> int | None:
     """Where the first bytes went: the forming of the group comes right before them."""
     firsts = [*run.of(events.TransferInitialised), *run.of(events.Refit)]
     return min((run.position(event) for event in firsts), default=None)

@@ -30,54 +30,68 @@ Ranks = Sequence[tuple[str, tuple[events.HeldParameter, ...]]]
 class Comparison:
     """The engine's parameters against the trainer's, and a count of how it went.
 
-    `tied` has the names that stand for another one; `nothing` counts the comparisons that could not be made.
+    `tied` has the names that stand for another one; `nothing` counts the comparisons that could not be made, `slices`
+    those of a rank's part of a parameter.
     """
 
     tied: Mapping[str, str]
     findings: Findings
     equal: Counter[str] = field(default_factory=Counter)
     nothing: int = 0
+    slices: int = 0
 
     def make(
         self, where: str, reference: Iterable[events.ReferenceDigest], parameters: Sequence[events.HeldParameter]
     ) -> None:
-        """Each of the engine's parameters against the trainer's of that name; a tied one against what it is tied to."""
-        known = {item.name: item for item in reference}
+        """Each of the engine's parameters against the trainer's of that name; a tied one against what it is tied to.
+
+        A slice is compared with the same slice of the trainer's, and with nothing else.
+        """
+        known = {(item.name, item.cut): item for item in reference}
         told = {self.tied.get(parameter.name, parameter.name) for parameter in parameters}
-        _note_untold(where, known.keys() - told, self.findings)
+        _note_untold(where, {name for name, cut in known if cut is None} - told, self.findings)
         for parameter in parameters:
-            ours = known.get(self.tied.get(parameter.name, parameter.name))
+            ours = known.get((self.tied.get(parameter.name, parameter.name), parameter.cut))
             if ours is None:
-                self.findings.missing.append(f"{where}the trainer has no digest of {parameter.name}")
+                what = parameter.name if parameter.cut is None else f"{parameter.name}, {parameter.cut}"
+                self.findings.missing.append(f"{where}the trainer has no digest of {what}")
                 continue
             expected = ours.values_sha256 if parameter.how == "multiplied" else ours.sha256
             if not is_evidence(parameter.sha256) or not is_evidence(expected):
                 self.nothing += 1
             elif parameter.sha256 == expected:
                 self.equal[parameter.how] += 1
+                self.slices += parameter.cut is not None
             else:
                 self.findings.wrong.append(f"{where}{parameter.name} differs from the trainer's")
 
     def __str__(self) -> str:
         named = ", ".join(f"{self.equal[how]} {text}" for how, text in SOURCES.items() if self.equal[how])
-        return f"{self.equal.total()} equal ({named or 'none'}), {self.nothing} without evidence"
+        slices = f", {self.slices} of them slices" if self.slices else ""
+        return f"{self.equal.total()} equal ({named or 'none'}){slices}, {self.nothing} without evidence"
 
 
 def held_by_ranks(
     engines: Sequence[events.EngineObservation], want: Expectation, when: str, findings: Findings
 ) -> Ranks:
-    """What each rank of each engine told, with a name of it for messages: empty where there is one rank only."""
-    ranks = [
-        (f"{engine.admin_url} rank {index}: " if want.world_size > 1 else "", parameters)
+    """What each rank of each engine told, with a name of it for messages: empty where there is one rank only.
+
+    Notes each engine of which not every rank told.
+    """
+    told = {engine.admin_url: engine.ranks for engine in engines}
+    for expected in want.fleet:
+        number = sum(1 for parameters in told.get(expected.admin_url, ()) if parameters)
+        if number != expected.ranks:
+            place = "" if want.engines == 1 else f"{expected.name}: "
+            note = f"{place}{counted(number, 'rank')} told what they hold {when}, expected {expected.ranks}"
+            if note not in findings.missing:
+                findings.missing.append(note)
+    return [
+        (f"{want.named(engine.admin_url)} rank {index}: " if want.world_size > 1 else "", parameters)
         for engine in engines
         for index, parameters in enumerate(engine.ranks)
         if parameters
     ]
-    if len(ranks) != want.world_size:
-        note = f"{counted(len(ranks), 'rank')} told what they hold {when}, expected {want.world_size}"
-        if note not in findings.missing:
-            findings.missing.append(note)
-    return ranks
 
 
 def pairs(

@@ -6,8 +6,10 @@ labels only, `weights_match` and `weights_changed` read log-probabilities only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness import events
-from harness.evidence.check import Expectation, Findings, counted, span
+from harness.evidence.check import Expectation, Findings, listing, span
 from harness.evidence.compare import TOLERANCE, Gap, compare_probes, largest_change
 from harness.evidence.timeline import Timeline
 
@@ -22,11 +24,12 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
     observed = observed_by_version(run, findings)
     for version in want.versions:
         for engine in _engines_at(version, observed, want, findings):
+            name = want.named(engine.admin_url)
             for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
                 if label is None:
-                    findings.missing.append(f"version {version}: no label from the {who} of {engine.admin_url}")
+                    findings.missing.append(f"version {version}: no label from the {who} of {name}")
                 elif label != str(version):
-                    findings.wrong.append(f"version {version}: {who} label {label!r} at {engine.admin_url}")
+                    findings.wrong.append(f"version {version}: {who} label {label!r} at {name}")
         _require_order(run, version, observed.get(version), findings)
     _judge_perturbation_labels(run, want, findings)
     findings.seen = "labels " + (" ".join(map(str, agreed_versions(run))) or "agree on no version")
@@ -38,10 +41,11 @@ def _judge_perturbation_labels(run: Timeline, want: Expectation, findings: Findi
     last = want.versions[-1]
     wanted = {"perturbed": f"{last}-perturbed", "restored": str(last)}
     for item in run.of(events.PerturbationObserved):
-        for engine in item.engines:
+        for engine in all_observed(item.engines, f"with the {item.stage} weights", want, findings):
             for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
                 if label != wanted[item.stage]:
-                    findings.wrong.append(f"{item.stage} weights: {who} label {label!r} at {engine.admin_url}")
+                    name = want.named(engine.admin_url)
+                    findings.wrong.append(f"{item.stage} weights: {who} label {label!r} at {name}")
 
 
 def agreed_versions(run: Timeline) -> list[int]:
@@ -80,7 +84,7 @@ def weights_match(run: Timeline, want: Expectation) -> Findings:
             findings.missing.append(f"no trainer probe of version {version}")
             continue
         for engine in _engines_at(version, observed, want, findings):
-            where = f"version {version}{_engine_suffix(engine, want)}"
+            where = f"version {version}{want.at(engine.admin_url)}"
             gaps += compare_probes(where, reference, engine.probes, TOLERANCE, findings)
     if gaps:
         worst = max(gaps)
@@ -109,7 +113,7 @@ def weights_changed(run: Timeline, want: Expectation) -> Findings:
             earlier = before.get(engine.admin_url)
             if earlier is not None:
                 cause = ", a step without gradient" if version in idle else ""
-                where = f"{_step_name(version)}{_engine_suffix(engine, want)}{cause}"
+                where = f"{_step_name(version)}{want.at(engine.admin_url)}{cause}"
                 gaps += largest_change(where, earlier.probes, engine.probes, findings)
     if gaps:
         least = min(gaps)
@@ -136,20 +140,28 @@ def _engines_at(
     if version not in observed:
         _note_once(f"no observation {name}", findings)
         return ()
-    engines = observed[version].engines
-    distinct = len({engine.admin_url for engine in engines})
-    if distinct != want.engines:
-        _note_once(f"{counted(distinct, 'engine')} observed {name}, expected {want.engines}", findings)
-    return engines
+    return all_observed(observed[version].engines, name, want, findings)
+
+
+def all_observed(
+    engines: Sequence[events.EngineObservation], when: str, want: Expectation, findings: Findings
+) -> tuple[events.EngineObservation, ...]:
+    """`engines`; notes each engine of the run that is not among them, and that each is there once."""
+    seen = [engine.admin_url for engine in engines]
+    wanted = {engine.admin_url: engine.name for engine in want.fleet}
+    absent = [name for url, name in wanted.items() if url not in seen]
+    others = [f"{url}, which is none of the run's engines" for url in seen if url not in wanted]
+    twice = [f"{wanted[url]} more than once" for url in wanted if seen.count(url) > 1]
+    if absent:
+        _note_once(f"{listing(absent)} not observed {when}", findings)
+    if others or twice:
+        _note_once(f"observed {when}: {listing([*others, *twice])}", findings)
+    return tuple(engines)
 
 
 def _note_once(text: str, findings: Findings) -> None:
     if text not in findings.missing:
         findings.missing.append(text)
-
-
-def _engine_suffix(engine: events.EngineObservation, want: Expectation) -> str:
-    return "" if want.engines == 1 else f" at {engine.admin_url}"
 
 
 def _name_of(version: int) -> str:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from harness import events
 from harness.evidence.check import Expectation, Findings, counted
+from harness.evidence.policy import all_observed
 from harness.evidence.timeline import Timeline
 
 HASH_OF_NOTHING = hashlib.sha256(b"").hexdigest()
@@ -69,7 +70,13 @@ def _judge_topology(topology: events.Topology, want: Expectation, findings: Find
             findings.wrong.append(f"{name} world size {size}")
     if len(workers) != want.engines:
         findings.wrong.append(counted(len(workers), "engine"))
-    findings.wrong += [f"{w.admin_url} serves {w.model}" for w in workers if w.model != want.model]
+    sizes = {worker.admin_url: worker.world_size for worker in workers}
+    for engine in want.fleet:
+        found = sizes.get(engine.admin_url)
+        if found != engine.ranks:
+            has = "is not listed" if found is None else f"has {counted(found, 'rank')}"
+            findings.wrong.append(f"{engine.name} {has}, configured with {engine.ranks}")
+    findings.wrong += [f"{want.named(w.admin_url)} serves {w.model}" for w in workers if w.model != want.model]
     for what, values in (
         ("instance", [f"{w.component}/{w.instance_id}" for w in workers]),
         ("admin URL", [w.admin_url for w in workers]),
@@ -77,6 +84,8 @@ def _judge_topology(topology: events.Topology, want: Expectation, findings: Find
     ):
         if len(set(values)) != len(values):
             findings.wrong.append(f"two workers share one {what}")
+    if workers and workers[0].rank_offset != 0:
+        findings.wrong.append(f"the first engine's rank offset is {workers[0].rank_offset}")
     if any(after.rank_offset != before.rank_offset + before.world_size for before, after in pairwise(workers)):
         findings.wrong.append(f"rank offsets {[w.rank_offset for w in workers]} do not follow from the world sizes")
     if not topology.fingerprint:
@@ -147,18 +156,19 @@ def not_paused(run: Timeline, want: Expectation) -> Findings:
     refit = run.last_refit(last)
     if refit is not None and run.position(observed[-1]) < refit:
         findings.missing.append("the last observation was made before the last refit")
-    engines = observed[-1].engines
-    if len(engines) != want.engines:
-        findings.missing.append(
-            f"{counted(len(engines), 'engine')} observed at version {last}, expected {want.engines}"
-        )
+    engines = all_observed(observed[-1].engines, f"at version {last}", want, findings)
     # The perturbation after the last version resumes engines as well.
-    restored = [engine for item in run.of(events.PerturbationObserved) for engine in item.engines]
+    restored = [
+        engine
+        for item in run.of(events.PerturbationObserved)
+        for engine in all_observed(item.engines, f"with the {item.stage} weights", want, findings)
+    ]
     for engine in (*engines, *restored):
+        name = want.named(engine.admin_url)
         if engine.paused is None:
-            findings.missing.append(f"{engine.admin_url} did not say whether it is paused")
+            findings.missing.append(f"{name} did not say whether it is paused")
         if engine.paused or engine.sidecar_paused:
-            findings.wrong.append(f"{engine.admin_url} is paused" + ("" if engine.paused else " (by its sidecar)"))
+            findings.wrong.append(f"{name} is paused" + ("" if engine.paused else " (by its sidecar)"))
     findings.seen = f"{counted(len(engines), 'engine')} not paused"
     return findings
 

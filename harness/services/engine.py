@@ -37,7 +37,7 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
     name = engine_name(index)
     return ServiceSpec(
         name=name,
-        argv=(*_rust_front_end(context, index, config.model_dir), "--", *_python_engine(context)),
+        argv=(*_rust_front_end(context, index, config.model_dir), "--", *_python_engine(context, index)),
         env=context.environment(_own_environment(context)),
         cwd=config.tmp_dir,
         log=context.log(name),
@@ -64,7 +64,7 @@ def _rust_front_end(context: ServiceContext, index: int, model_dir: Path) -> tup
     )
 
 
-def _python_engine(context: ServiceContext) -> tuple[str, ...]:
+def _python_engine(context: ServiceContext, index: int) -> tuple[str, ...]:
     config = context.config
     arguments = [
         *("--dtype", "float32" if context.manifest.platform == "cpu" else "bfloat16"),
@@ -73,8 +73,9 @@ def _python_engine(context: ServiceContext) -> tuple[str, ...]:
         *("--worker-extension-cls", CONTENT_WORKER),
         *("--weight-transfer-config", json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))),
     ]
-    if config.tensor_parallel > 1:
-        arguments += ["--tensor-parallel-size", str(config.tensor_parallel)]
+    ranks = config.tensor_parallel[index]
+    if ranks > 1:
+        arguments += ["--tensor-parallel-size", str(ranks)]
     return tuple(arguments)
 
 
@@ -93,7 +94,7 @@ def _own_environment(context: ServiceContext) -> dict[str, str]:
         own[API_KEY_VARIABLE] = context.credentials.api_key
     if on_cpu:
         own["VLLM_CPU_KVCACHE_SPACE"] = str(CPU_KV_CACHE_GIB)
-    if on_cpu and config.engines * config.tensor_parallel > 1:
+    if on_cpu and config.world_size > 1:
         # Ranks that each bind themselves to all cores stand in each other's way.
         own |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     return own

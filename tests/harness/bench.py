@@ -11,14 +11,13 @@ import pytest
 from harness.clock import SteadyClock
 from harness.config import Deadlines
 from harness.events import BaseEvent, ServiceStarted
-from harness.ports import PortRoom
+from harness.ports import PortRoom, port_names
 from harness.services.context import TRAINER, ServiceContext
 from harness.services.spec import ServiceSpec
 from harness.stack import Stack
 from harness.teardown import Leftovers
 from tests.harness import fakes
 
-NAMES = ("etcd", "etcd-peer", "frontend", "discovery", "rendezvous")
 CLEAN = ((), ())
 
 
@@ -27,10 +26,7 @@ class Bench:
 
     def __init__(self, root: Path, engines: int = 1, deadlines: Deadlines | None = None) -> None:
         room = PortRoom()
-        names = [*NAMES]
-        for index in range(engines):
-            names += [f"engine-{index}", f"engine-{index}-grpc", f"sidecar-{index}"]
-        self.leases = {name: room.free() for name in names}
+        self.leases = {name: room.free() for name in port_names(engines)}
         fakes.make_environment(root / ".venv-cpu")
         changes = {} if deadlines is None else {"deadlines": deadlines}
         ports = {name: lease.port for name, lease in self.leases.items()}

@@ -48,6 +48,8 @@ def run_config(run_dir: Path = Path("runs/20260102T030405-ab12"), **changes: Any
         "steps": 4,
         "tmp_dir": Path("tmp"),
     }
+    sizes = changes.get("tensor_parallel", (1,))
+    values["ports"] = {f"engine-{index}": 8002 + index for index in range(len(sizes))}
     return RunConfig(**(values | changes))
 
 
@@ -147,10 +149,9 @@ def admin_url(index: int) -> str:
 
 
 def topology(config: RunConfig) -> events.Topology:
-    size = config.tensor_parallel
     return events.Topology(
-        world_size=config.engines * size,
-        expected_world_size=config.engines * size,
+        world_size=config.world_size,
+        expected_world_size=config.world_size,
         fingerprint=FINGERPRINT,
         workers=tuple(
             events.Worker(
@@ -159,8 +160,8 @@ def topology(config: RunConfig) -> events.Topology:
                 admin_url=admin_url(index),
                 system_url=f"http://127.0.0.1:{8081 + index}",
                 model=config.served_model_name,
-                world_size=size,
-                rank_offset=index * size,
+                world_size=config.tensor_parallel[index],
+                rank_offset=sum(config.tensor_parallel[:index]),
             )
             for index in range(config.engines)
         ),
@@ -225,7 +226,7 @@ def engines(
             sidecar_label=label,
             paused=False,
             probes=probes(moved, rounding=1e-6),
-            ranks=(held(key or label),) * config.tensor_parallel,
+            ranks=(held(key or label),) * config.tensor_parallel[index],
         )
         for index in range(config.engines)
     )

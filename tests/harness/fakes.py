@@ -80,7 +80,7 @@ def context(root: Path, *, ports: dict[str, int], engines: int = 1, **changes: A
         "steps": 1,
         "ports": ports,
         "tmp_dir": root / "tmp",
-        "engines": engines,
+        "tensor_parallel": (1,) * engines,
         "deadlines": Deadlines(
             etcd_s=10, engine_s=10, frontend_s=10, sidecar_s=10, discovery_s=10, request_s=5, stop_grace_s=5
         ),

@@ -21,6 +21,24 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (default.stack, default.model.kind, default.steps, default.keep_up) == ("cpu", "tiny", 4, False)
     assert default.run_dir is None
     assert dict(default.ports) == {}
+    assert default.tensor_parallel == (1,)
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        (["--engines", "2"], (1, 1)),
+        (["--tensor-parallel", "2"], (2,)),
+        (["--engines", "3", "--tensor-parallel", "2"], (2, 2, 2)),
+        (["--engine", "tp=2", "--engine", "tp=1"], (2, 1)),
+    ],
+)
+def test_engines_are_counted_or_named_one_by_one(options: list[str], sizes: tuple[int, ...]) -> None:
+    assert request(*options).tensor_parallel == sizes
+    last = f"engine-{len(sizes) - 1}"
+    assert dict(request(*options, "--port", f"{last}-grpc=20001").ports) == {f"{last}-grpc": 20001}
+    with pytest.raises(UsageError, match="no such port"):
+        request(*options, "--port", f"engine-{len(sizes)}=20001")
 
 
 def test_options_reach_the_request(tmp_path: Path) -> None:
@@ -60,6 +78,9 @@ def test_a_model_brings_its_own_hyperparameters_unless_they_are_given() -> None:
         ["smoke", "--learning-rate", "nan"],
         ["smoke", "--refit-timeout", "inf"],
         ["smoke", "--refit-timeout", "0"],
+        *(["smoke", "--engines", text] for text in ("0", "-1", "two", "1.5", "65")),
+        *(["smoke", "--tensor-parallel", text] for text in ("0", "-2", "x", "65")),
+        *(["smoke", "--engine", text] for text in ("2", "tp", "tp=", "tp=0", "tp=-1", "tp=65", "pp=2", "tp=2,tp=1")),
         ["smoke", "--port", "frontend"],
         ["smoke", "--port", "frontend=0"],
         ["smoke", "--port", "frontend=99999"],
@@ -84,6 +105,12 @@ def test_nonsense_is_a_usage_error(options: list[str], capsys: pytest.CaptureFix
         (["smoke", "--stack", "nowhere"], "no such stack"),
         (["smoke", "--model", "nothing/here"], "no such model"),
         (["smoke", "--port", "nobody=20000"], "no such port"),
+        (["smoke", "--port", "engine-1=20000"], "no such port"),
+        (["smoke", "--engines", "2", "--port", "engine-0=20000", "--port", "engine-1=20000"], "given to two services"),
+        (["smoke", "--engines", "2", "--port", "engine-0=20000", "--port", "engine-1-grpc=20000"], "to two services"),
+        (["smoke", "--engine", "tp=2", "--engines", "2"], "given in two ways"),
+        (["smoke", "--engine", "tp=2", "--tensor-parallel", "2"], "given in two ways"),
+        (["smoke", *(["--engine", "tp=1"] * 65)], "too many engines"),
         (["smoke", "--port", "frontend=20000", "--port", "frontend=20001"], "given twice"),
         (["smoke", "--port", "frontend=20000", "--port", "etcd=20000"], "given to two services"),
     ],

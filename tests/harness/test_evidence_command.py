@@ -180,7 +180,7 @@ def test_bits_are_evidence_where_the_probes_do_not_tell_and_the_other_way_round(
 
 
 def test_engines_that_end_with_different_weights_or_versions_are_named() -> None:
-    config = command_config(engines=2)
+    config = command_config(tensor_parallel=(1, 1))
     want = Expectation.of(config)
     sound = passing_command(config)
     assert red(judged(sound, want)) == set()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
-from event_factory import passing_run
+from event_factory import passing_run, run_config
 from pydantic import ValidationError
 
 from harness import run, rundir
@@ -141,9 +141,12 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.SmokeRun, "_run", lambda _self: None)
     judge = run.judge_run
     sound = passing_run()
+    ports = {"ports": run_config().ports}
 
     def judge_sound(recorded: list[dict[str, Any]], config: RunConfig) -> Outcome:
-        return judge([*sound, *(event for event in recorded if event["kind"] == "failure")], config)
+        return judge(
+            [*sound, *(event for event in recorded if event["kind"] == "failure")], config.model_copy(update=ports)
+        )
 
     monkeypatch.setattr(run, "judge_run", judge_sound)
 

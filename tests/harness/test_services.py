@@ -42,7 +42,7 @@ SPECS: dict[str, Callable[[ServiceContext], ServiceSpec]] = {
 
 
 def make(root: Path, **changes: Any) -> ServiceContext:
-    return fakes.context(root, ports=PORTS, **changes)
+    return fakes.context(root, ports=PORTS, **{"tensor_parallel": (1, 1), **changes})
 
 
 def value(spec: ServiceSpec, option: str) -> str:
@@ -136,18 +136,21 @@ class TestEngine:
         assert list(project["entry-points"]["vllm.general_plugins"]) == [engine.PLUGIN]
 
     def test_one_rank_keeps_vllms_own_thread_binding(self, tmp_path: Path) -> None:
-        spec = engine.spec(make(tmp_path), 0)
+        spec = engine.spec(make(tmp_path, tensor_parallel=(1,)), 0)
         assert "OMP_NUM_THREADS" not in spec.env
         assert "--tensor-parallel-size" not in spec.argv
 
-    @pytest.mark.parametrize("changes", [{"tensor_parallel": 2}, {"engines": 2}])
-    def test_several_ranks_share_the_cores(self, tmp_path: Path, changes: dict[str, int]) -> None:
-        env = engine.spec(make(tmp_path, **changes), 0).env
+    @pytest.mark.parametrize("sizes", [(2,), (1, 1), (2, 1)])
+    def test_several_ranks_share_the_cores(self, tmp_path: Path, sizes: tuple[int, ...]) -> None:
+        env = engine.spec(make(tmp_path, tensor_parallel=sizes), 0).env
         assert (env["VLLM_CPU_OMP_THREADS_BIND"], env["OMP_NUM_THREADS"]) == ("nobind", "1")
 
     def test_tensor_parallelism_is_the_engines_option(self, tmp_path: Path) -> None:
-        argv = engine.spec(make(tmp_path, tensor_parallel=2), 0).argv
+        context = make(tmp_path, tensor_parallel=(2, 1))
+        argv = engine.spec(context, 0).argv
         assert argv.index("--tensor-parallel-size") > argv.index("--")
+        assert argv[argv.index("--tensor-parallel-size") + 1] == "2"
+        assert "--tensor-parallel-size" not in engine.spec(context, 1).argv
 
     def test_a_model_folder_is_required(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="model folder"):

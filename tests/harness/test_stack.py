@@ -78,7 +78,7 @@ class TestStart:
     def test_ranks_that_never_come_end_at_the_deadline(self, make_bench: Callable[..., Bench]) -> None:
         bench = make_bench(deadlines=Deadlines(discovery_s=0.3))
         context = bench.context
-        two = context.config.model_copy(update={"tensor_parallel": 2})
+        two = context.config.model_copy(update={"tensor_parallel": (2,)})
         bench.stack.context = ServiceContext(two, context.manifest, context.caller)
         with pytest.raises(DiscoveryError, match=r"0\.3 s") as caught:
             bench.stack.start()

@@ -9,12 +9,15 @@ term that is not zero, so the answer is the weight itself, bit for bit (-0.0 com
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, TypedDict
 
 import torch
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 
+from smokestack_payload.cuts import cuts_of
 from smokestack_payload.digests import digest, dtype_name, values_digest
+from smokestack_payload.settings import Cut
 
 ROWS_AT_ONCE = 512
 """Rows of the identity matrix in one product: bounds its memory for wide layers."""
@@ -26,13 +29,16 @@ class Told(TypedDict):
     `held`: a tensor of its own under this name; no digest here, vLLM's own `/weight_checker` has it.
     `part`: rows of a larger tensor (fused, padded); digest of these bytes.
     `multiplied`: repacked; digest of the values that the layer multiplies by.
-    `sharded`: a slice over several ranks; neither shape nor digest can be told by one of them.
+    `sharded`: divided over several ranks in a way that is not known here; neither shape nor digest can be told.
+
+    `cut` is the slice that this rank has of the trainer's parameter, None for all of it; `shape` is the slice's own.
     """
 
     name: str
     how: str
     dtype: str
     shape: list[int] | None
+    cut: dict[str, int] | None
     sha256: str | None
 
 
@@ -67,21 +73,30 @@ def multiplied(layer: Any) -> torch.Tensor:
 
 def _of_layer(model: torch.nn.Module, prefix: str, layer: torch.nn.Module) -> Iterator[Told]:
     for suffix, tensor in layer.named_parameters(recurse=False):
-        if getattr(layer, "tp_size", 1) > 1:
-            for name in _names(model, prefix):
-                yield _told(f"{name}.{suffix}", "sharded", tensor, None, None)
-        elif suffix == "weight" and is_repacked(layer):
-            for name, part in _parts(model, prefix, layer, multiplied(layer)):
-                yield _told(f"{name}.{suffix}", "multiplied", part, part, values_digest(part))
-        else:
-            for name, part in _parts(model, prefix, layer, tensor):
-                own = part.shape == tensor.shape
-                yield _told(f"{name}.{suffix}", "held" if own else "part", part, part, None if own else digest(part))
+        names = [f"{name}.{suffix}" for name in _names(model, prefix)]
+        cuts = cuts_of(layer, suffix, len(names))
+        if cuts is None:
+            yield from (_unseen(name, tensor) for name in names)
+            continue
+        read_back = suffix == "weight" and is_repacked(layer)
+        whole = multiplied(layer) if read_back else tensor
+        for name, cut, part in zip(names, cuts, _parts(layer, whole, cuts), strict=True):
+            own = not read_back and part.shape == tensor.shape
+            how = "multiplied" if read_back else "held" if own else "part"
+            sha256 = values_digest(part) if read_back else None if own else digest(part)
+            yield {
+                "name": name,
+                "how": how,
+                "dtype": dtype_name(part.dtype),
+                "shape": list(part.shape),
+                "cut": None if cut is None else asdict(cut),
+                "sha256": sha256,
+            }
 
 
-def _told(name: str, how: str, typed: torch.Tensor, shaped: torch.Tensor | None, sha256: str | None) -> Told:
-    shape = None if shaped is None else list(shaped.shape)
-    return {"name": name, "how": how, "dtype": dtype_name(typed.dtype), "shape": shape, "sha256": sha256}
+def _unseen(name: str, tensor: torch.Tensor) -> Told:
+    dtype = dtype_name(tensor.dtype)
+    return {"name": name, "how": "sharded", "dtype": dtype, "shape": None, "cut": None, "sha256": None}
 
 
 def _names(model: Any, prefix: str) -> list[str]:
@@ -91,12 +106,10 @@ def _names(model: Any, prefix: str) -> list[str]:
     return [f"{parent}.{name}" if parent else name for name in fused]
 
 
-def _parts(model: torch.nn.Module, prefix: str, layer: Any, whole: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """`whole` cut along its rows into what the trainer has; without the rows that fill a vocabulary up."""
-    names = _names(model, prefix)
+def _parts(layer: Any, whole: torch.Tensor, cuts: list[Cut | None]) -> list[torch.Tensor]:
+    """`whole` divided along its rows into what the trainer has; without the rows that fill a vocabulary up."""
     if isinstance(layer, VocabParallelEmbedding):
-        yield names[0], whole[: layer.org_vocab_size]
-    elif len(names) == 1:
-        yield names[0], whole
-    else:
-        yield from zip(names, whole.split(list(layer.output_sizes)), strict=True)
+        return [whole[: layer.org_vocab_size if cuts[0] is None else cuts[0].size]]
+    if len(cuts) == 1:
+        return [whole]
+    return list(whole.split([cut.size for cut in cuts if cut is not None] or list(layer.output_sizes)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from smokestack_payload.digests import digest, dtype_name, values_digest
+from smokestack_payload.settings import Cut, Slice
 
 NOISE = 0.5
 """Of a perturbation, against the parameter's own root mean square."""
@@ -33,12 +35,32 @@ def tied_names(model: torch.nn.Module) -> dict[str, str]:
     return tied
 
 
-def digests(model: torch.nn.Module) -> list[dict[str, Any]]:
-    """Each parameter's digests as it is now: of its bytes, and of its values (see `digests`)."""
-    return [
-        {"name": name, "sha256": digest(parameter), "values_sha256": values_digest(parameter)}
-        for name, parameter in model.named_parameters()
-    ]
+def digests(model: torch.nn.Module, slices: Iterable[Slice] = ()) -> list[dict[str, Any]]:
+    """Each parameter's digests as it is now: of its bytes, and of its values (see `digests`).
+
+    Then those of the `slices`, under the name that is sent; a slice that no parameter has is left out, and missed by
+    whoever asked for it.
+    """
+    whole = dict(model.named_parameters())
+    tied = tied_names(model)
+    told = [_digested(name, parameter, None) for name, parameter in whole.items()]
+    for name, cut in dict.fromkeys((tied.get(one.name, one.name), one.cut) for one in slices):
+        part = sliced(whole[name], cut) if name in whole else None
+        if part is not None:
+            told.append(_digested(name, part, cut))
+    return told
+
+
+def _digested(name: str, tensor: torch.Tensor, cut: Cut | None) -> dict[str, Any]:
+    part = {} if cut is None else {"cut": asdict(cut)}
+    return {"name": name, **part, "sha256": digest(tensor), "values_sha256": values_digest(tensor)}
+
+
+def sliced(whole: torch.Tensor, cut: Cut) -> torch.Tensor | None:
+    """That part of a parameter; None where it has no such part."""
+    if not 0 <= cut.dim < whole.dim() or not 0 <= cut.start <= cut.stop <= whole.shape[cut.dim]:
+        return None
+    return whole.narrow(cut.dim, cut.start, cut.stop - cut.start)
 
 
 @contextmanager

@@ -95,6 +95,27 @@ class EngineAddress:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """`start` (included) to `stop` along dimension `dim` of a whole parameter: what one rank of an engine has of it."""
+
+    dim: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A slice of the parameter `name` whose digest the harness wants, since a rank has no more of it."""
+
+    name: str
+    cut: Cut
+
+
+@dataclass(frozen=True)
 class Plan:
     """Where the running stack is. `world_size` counts the trainer and all workers of all engines."""
 
@@ -106,6 +127,7 @@ class Plan:
     master_port: int
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     header_sources: Mapping[str, str] = field(default_factory=dict)
+    slices: tuple[Slice, ...] = ()
 
     @property
     def carried(self) -> Carried:
@@ -121,9 +143,15 @@ class Plan:
             )
             for engine in values["engines"]
         )
+        values["slices"] = tuple(_slice(one) for one in values.get("slices", ()))
         if not values["engines"]:
             raise ProtocolError("the plan names no engine", expected="at least one", found="[]", where="plan.engines")
         return cls(**values)
+
+
+def _slice(raw: Any) -> Slice:
+    values = _known(Slice, raw, "plan.slices")
+    return Slice(values["name"], Cut(**_known(Cut, values["cut"], "plan.slices.cut")))
 
 
 def _known(cls: type[Any], raw: Any, where: str) -> dict[str, Any]:

@@ -53,10 +53,10 @@ class Trainer:
         for version in range(self._settings.steps + 1):
             if version:
                 self._events.emit("step", **stepper.take(version))
-            self._transfer(session, policy, version)
+            self._transfer(session, policy, plan, version)
             if self._commands.expect("continue") is None:
                 return
-        if not self._perturb_and_restore(session, policy):
+        if not self._perturb_and_restore(session, policy, plan):
             return
         session.close()
         self._events.emit("trainer.done", steps=sabotage.told_steps(self._settings))
@@ -88,7 +88,7 @@ class Trainer:
         self._events.emit("transfer.initialised", world_size=plan.world_size, seconds=seconds)
         return session
 
-    def _transfer(self, session: RefitSession, policy: Policy, version: int) -> None:
+    def _transfer(self, session: RefitSession, policy: Policy, plan: Plan, version: int) -> None:
         """Refit all engines to `version`, then say what this process computes with the same weights."""
         from smokestack_payload.held import digests
         from smokestack_payload.refit.packing import count_buckets
@@ -104,28 +104,28 @@ class Trainer:
             workers=report.workers,
         )
         with self._limited(f"the digests of version {version}"):
-            parameters = digests(policy.model)
+            parameters = digests(policy.model, plan.slices)
         self._events.emit("weights", version=version, parameters=parameters)
         with self._limited(f"the probe of version {version}"):
             probes = policy.probes(self._settings.probe_new_tokens)
         self._events.emit("probe", version=version, probes=probes)
 
-    def _perturb_and_restore(self, session: RefitSession, policy: Policy) -> bool:
+    def _perturb_and_restore(self, session: RefitSession, policy: Policy, plan: Plan) -> bool:
         """Refit to visibly changed weights, and back to the last version; false when the harness said `stop`."""
         from smokestack_payload.held import perturbed
 
         last = self._settings.steps
         with perturbed(policy.model, self._settings.seed):
-            going_on = self._rehearse(session, policy, "perturbed", f"{last}-perturbed")
-        return going_on and self._rehearse(session, policy, "restored", str(last))
+            going_on = self._rehearse(session, policy, plan, "perturbed", f"{last}-perturbed")
+        return going_on and self._rehearse(session, policy, plan, "restored", str(last))
 
-    def _rehearse(self, session: RefitSession, policy: Policy, stage: str, label: str) -> bool:
+    def _rehearse(self, session: RefitSession, policy: Policy, plan: Plan, stage: str, label: str) -> bool:
         """One refit beside the training: no version of the policy, but weights and a label like any other."""
         from smokestack_payload.held import digests
 
         report = session.refit(self._settings.steps, label=label)
         with self._limited(f"the digests of the {stage} weights"):
-            parameters = digests(policy.model)
+            parameters = digests(policy.model, plan.slices)
         seconds = report.seconds["total"]
         self._events.emit("perturbation", stage=stage, label=label, seconds=seconds, parameters=parameters)
         return self._commands.expect("continue") is not None
