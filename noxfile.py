@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from scripts import noxrun, toolenv  # noqa: E402
+from scripts.doctor import platform  # noqa: E402
 
 nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ["smoke"]
@@ -26,6 +27,10 @@ nox.options.default_venv_backend = "none"
 # By default nox kills a command 0.3 s after Ctrl-C. A run needs longer: it ends a stack and writes its verdict.
 INTERRUPT_S = 90.0
 TERMINATE_S = 30.0
+
+# What a platform's session asks for; an option after `--` comes later, and so has the last word.
+ON_CPU = ("--stack", "cpu")
+ON_GPUS = ("--platform", "cuda", "--stack", "cuda", "--model", "Qwen/Qwen3-0.6B")
 
 
 def tool(session: nox.Session, *argv: str) -> None:
@@ -117,16 +122,22 @@ def fetch_model(session: nox.Session) -> None:
 
 @nox.session
 def smoke(session: nox.Session) -> None:
-    """The run on the platform that suits this machine."""
-    if list(Path("/dev").glob("nvidia[0-9]*")):
-        session.warn("NVIDIA devices are visible, but no CUDA stack is run yet: running the CPU stack")
-    harness(session, "smoke", "--stack", "cpu", *session.posargs)
+    """The run on the platform that suits this machine: two visible GPUs, or the CPU."""
+    choice = platform.choose(ROOT)
+    session.log(f"{choice.platform}: {choice.why}")
+    harness(session, "smoke", *(ON_GPUS if choice.platform == "cuda" else ON_CPU), *session.posargs)
 
 
 @nox.session(name="smoke-cpu")
 def smoke_cpu(session: nox.Session) -> None:
     """The run on the CPU stack."""
-    harness(session, "smoke", "--stack", "cpu", *session.posargs)
+    harness(session, "smoke", *ON_CPU, *session.posargs)
+
+
+@nox.session(name="smoke-2gpu")
+def smoke_2gpu(session: nox.Session) -> None:
+    """The run on two GPUs: the engine on one, the trainer on the other. Never anything else."""
+    harness(session, "smoke", *ON_GPUS, *session.posargs)
 
 
 @nox.session

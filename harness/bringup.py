@@ -8,14 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from harness.clock import Deadline
+from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.errors import NotReadyError
 from harness.events import BaseEvent, Phase, PhaseName, ServiceReady, ServiceStarted, Topology
+from harness.gpus import assigned
 from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
+from harness.models import ModelChoice
 from harness.observer import Observer
 from harness.provision import ModelFolder, Provisioner
+from harness.request import require_platform
 from harness.services.context import FRONTEND_PORT, ServiceContext
 from harness.session import Session
 from harness.stack import Stack, no_more
@@ -35,14 +40,32 @@ def install(session: Session) -> Manifest:
     """The stack, installed as its manifest says; the evidence of what is really there is recorded."""
     config = session.config
     asking = provisioner(session, session.note)
-    asking.examine()
+    _require_fit(session, asking)
+    asking.examine(session.request.gpus)
+    session.request.model.require_there()
     asking.install()
     # Only now: an install needs the environment alone. Whatever came in between is seen by the stamp.
     session.in_use.take(Deadline.after(session.clock, config.deadlines.install_s), session.clock, session.note)
     manifest = load_manifest(config.project_root, config.stack)
     require_installed(config.project_root, manifest, config.environment)
+    session.use(platform=manifest.platform, gpus=_gpus(session, manifest))
     session.emit(installed_pins(manifest, config.environment))
     return manifest
+
+
+def _require_fit(session: Session, asking: Provisioner) -> None:
+    """What the caller asked for fits the stack, before anything is built. Only a manifest tells what a stack is for."""
+    request = session.request
+    if request.platform is not None or request.gpus is not None:
+        manifest = Manifest.model_validate(asking.preview()["manifest"])
+        require_platform(request.platform, manifest.platform, manifest.stack)
+        if request.gpus is not None:
+            _gpus(session, manifest)
+
+
+def _gpus(session: Session, manifest: Manifest) -> tuple[str, ...]:
+    ranks = session.config.world_size
+    return assigned(session.request.gpus, os.environ, platform=manifest.platform, ranks=ranks)
 
 
 def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> ModelFolder:
@@ -59,8 +82,16 @@ def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> M
     maker = provisioner(session, lambda _line: None)
     made = maker.model(session.request.model, config.environment, environment, warm=warm)
     serve = made.warm_cache if warm and made.warm_cache is not None else made.serve
-    session.use(model_dir=serve, platform=manifest.platform)
+    session.use(
+        model_dir=serve,
+        served_model_name=served_name(session.request.model, serve, dialect_named(manifest.dialect)),
+    )
     return made
+
+
+def served_name(choice: ModelChoice, folder: Path, dialect: Dialect) -> str:
+    """What the model is called by everybody: its own name, or what it is served from where that cannot be renamed."""
+    return choice.served_name if dialect.renames_models or choice.kind == "hub" else str(folder)
 
 
 def new_stack(session: Session, manifest: Manifest, *, meanwhile: Callable[[], None] = no_more) -> Stack:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import keep, takedown
-from harness.config import DEFAULT_STEPS, MAX_STEPS, Deadlines, GrpoConfig
+from harness import gpus, keep, takedown
+from harness.config import DEFAULT_STEPS, MAX_STEPS, MIB, Deadlines, GrpoConfig, Packing
 from harness.engines import MAX_ENGINES, MAX_TENSOR_PARALLEL
 from harness.errors import SmokestackError
 from harness.logs import logs
@@ -111,6 +111,18 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         default=Deadlines().command_s,
         help="seconds for the command of --trainer",
     )
+    packing = Packing()
+    parser.add_argument("--unpacked", action="store_true", help="an NCCL refit by single tensors")
+    parser.add_argument(
+        "--packed-buffer-mib",
+        type=_positive_int,
+        default=packing.buffer_bytes // MIB,
+        metavar="MIB",
+        help="size of an NCCL refit's buffers; the workers are told",
+    )
+    parser.add_argument(
+        "--packed-buffers", type=_positive_int, default=packing.buffers, metavar="N", help="how many of them"
+    )
     parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")
@@ -168,8 +180,17 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
 
 def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True) -> None:
     parser.add_argument("--stack", default="cpu", help="a folder of stacks/")
-    parser.add_argument("--model", default="tiny", help="tiny, smollm2, or a local folder")
+    parser.add_argument("--platform", choices=["cpu", "cuda"], help="what the stack has to be for; any when left out")
+    parser.add_argument(
+        "--model", default="tiny", help="tiny, smollm2, a name on the hub that is in its local cache, or a local folder"
+    )
     _add_engines(parser)
+    parser.add_argument(
+        "--gpus",
+        type=_gpus,
+        metavar="N,N",
+        help="which GPUs: one for each engine rank, then the trainer's; the first visible ones when left out",
+    )
     if run_dir:
         _add_run_dir(parser)
     parser.add_argument(
@@ -265,6 +286,13 @@ def _steps(text: str) -> int:
     if value > MAX_STEPS:
         raise argparse.ArgumentTypeError(f"expected at most {MAX_STEPS}, found {text}")
     return value
+
+
+def _gpus(text: str) -> tuple[str, ...]:
+    try:
+        return gpus.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _positive_float(text: str) -> float:

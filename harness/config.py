@@ -15,6 +15,8 @@ from harness.program import Program
 DEFAULT_STEPS = 4
 MAX_STEPS = 10_000
 RefitProtocol = Literal["native"]
+Platform = Literal["cpu", "cuda"]
+MIB = 1024 * 1024
 
 
 class Deadlines(BaseModel):
@@ -35,6 +37,19 @@ class Deadlines(BaseModel):
     step_s: float = 300.0
     command_s: float = 3600.0
     stop_grace_s: float = 10.0
+
+
+class Packing(BaseModel):
+    """How an NCCL refit packs tensors. The trainer tells the workers, so that both ends agree.
+
+    Each end has `buffers` of `buffer_bytes` on its GPU; a tensor that is larger than one travels alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    packed: bool = True
+    buffer_bytes: int = Field(default=1024 * MIB, ge=1)
+    buffers: int = Field(default=2, ge=1)
 
 
 class GrpoConfig(BaseModel):
@@ -62,10 +77,11 @@ class RunConfig(BaseModel):
     run_dir: Path
     project_root: Path
     stack: str
-    platform: Literal["cpu", "cuda"] | None = Field(default=None, description="the manifest's, once it is read")
+    platform: Platform | None = Field(default=None, description="the manifest's, once it is read")
     environment: Path = Field(description="the stack's isolated environment, e.g. .venv-cpu")
-    model: str = Field(description="tiny, smollm2, or a local folder")
+    model: str = Field(description="tiny, smollm2, a name on the hub, or a local folder")
     model_dir: Path | None = Field(default=None, description="folder that the engine serves, once it is made")
+    hub_cache: Path | None = Field(default=None, description="the caller's, for a model that is named as on the hub")
     served_model_name: str
     starts_untrained: bool = Field(description="whether the engine first serves other weights than version 0")
     steps: int = Field(ge=1, le=MAX_STEPS)
@@ -73,11 +89,13 @@ class RunConfig(BaseModel):
     tensor_parallel: tuple[PositiveInt, ...] = Field(
         default=(1,), min_length=1, description="ranks of each engine, in the order of the engines' names"
     )
+    gpus: tuple[str, ...] = Field(default=(), description="one for each rank of the engines, then the trainer's")
     host: str = "127.0.0.1"
     namespace: str = "dynamo"
     ports: dict[str, int] = Field(default_factory=dict)
     tmp_dir: Path = Field(description="short scratch folder of this run (Unix socket names are limited to 107 bytes)")
-    bucket_bytes: int = 64 * 1024 * 1024
+    bucket_bytes: int = Field(default=64 * MIB, ge=1, description="of a Gloo refit")
+    packing: Packing = Packing()
     max_model_len: int = 512
     probe_new_tokens: int = 8
     keep_up: bool = False
@@ -88,6 +106,11 @@ class RunConfig(BaseModel):
     trainer: Program | None = Field(default=None, description="the caller's own trainer, in the place of ours")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()
+
+    @property
+    def precision(self) -> Literal["float32", "bfloat16"]:
+        """What the engines compute in, and what a refit brings."""
+        return "bfloat16" if self.platform == "cuda" else "float32"
 
     @property
     def engines(self) -> int:

@@ -1,36 +1,87 @@
 """Dialects: how the programs of one Dynamo release are called, as data.
 
 Flags and variable names move between releases. The service modules read them from here, so that a stack file names
-a dialect and no service asks for a version.
+a dialect and no service asks for a version. `scripts.dialects` has the same flags, for an install to ask the programs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from harness.errors import UsageError
+
+TransferInterface = Literal["trainer-engine", "static-helpers"]
+"""How the trainer's side of vLLM moves weights: an engine object (0.27 and later), or functions of a class (0.26)."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """`*_module` run as `python -m MODULE`; `*_flag` are the sidecar's options for the engine's two addresses."""
+    """`frontend` and `sidecar` are commands whose first word is a program of the environment's `bin`.
+
+    `front_end_options` of `vllm-rs` stand before `--`, `engine_options` of the Python engine behind it; the values are
+    the services'. Without `--served-model-name` among the former a model is served under what it is called with.
+    """
 
     name: str
-    frontend_module: str
-    sidecar_module: str
-    grpc_flag: str
-    engine_http_flag: str
+    frontend: tuple[str, ...]
+    sidecar: tuple[str, ...]
+    sidecar_options: tuple[str, ...]
+    sidecar_variables: tuple[str, ...]
+    front_end_options: tuple[str, ...]
+    engine_options: tuple[str, ...]
+    transfer: TransferInterface
+
+    @property
+    def renames_models(self) -> bool:
+        return "--served-model-name" in self.front_end_options
 
 
 DYNAMO_1_6 = Dialect(
     name="dynamo-1.6",
-    frontend_module="dynamo.frontend",
-    sidecar_module="dynamo.vllm.sidecar",
-    grpc_flag="--grpc-endpoint",
-    engine_http_flag="--vllm-http-endpoint",
+    frontend=("python", "-m", "dynamo.frontend"),
+    sidecar=("python", "-m", "dynamo.vllm.sidecar"),
+    sidecar_options=("--grpc-endpoint", "--vllm-http-endpoint", "--namespace"),
+    sidecar_variables=(),
+    front_end_options=(
+        "--served-model-name",
+        "--host",
+        "--port",
+        "--grpc-port",
+        # Without it `/inference/v1/generate` answers 403.
+        "--enable-scale-out",
+        "--enable-prompt-tokens-details",
+        "--python",
+    ),
+    engine_options=(
+        "--dtype",
+        "--max-model-len",
+        "--enforce-eager",
+        "--worker-extension-cls",
+        "--weight-transfer-config",
+        "--tensor-parallel-size",
+    ),
+    transfer="trainer-engine",
 )
 
-_KNOWN = {dialect.name: dialect for dialect in (DYNAMO_1_6,)}
+NATIVE_SIDECAR = Dialect(
+    name="native-sidecar",
+    frontend=("python", "-m", "dynamo.frontend"),
+    sidecar=("dynamo-vllm-sidecar",),
+    sidecar_options=(
+        "--vllm-endpoint",
+        "--admin-endpoint",
+        "--model-path",
+        "--namespace",
+        "--rl-discovery-model-name",
+    ),
+    sidecar_variables=("VLLM_HTTP_ENDPOINT",),
+    front_end_options=("--host", "--port", "--grpc-port", "--python"),
+    engine_options=("--worker-extension-cls", "--tensor-parallel-size"),
+    transfer="static-helpers",
+)
+
+_KNOWN = {dialect.name: dialect for dialect in (DYNAMO_1_6, NATIVE_SIDECAR)}
 
 
 def dialect_named(name: str) -> Dialect:

@@ -18,14 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.bringup import served_name
 from harness.clock import Deadline, InterruptibleClock
 from harness.config import RunConfig
 from harness.configured import configured_topology
+from harness.dialect import dialect_named
 from harness.ending import never
+from harness.gpus import assigned
 from harness.manifest import Manifest
 from harness.ports import PortRoom, port_names
 from harness.provision import Provisioner
-from harness.request import Request
+from harness.request import Request, require_platform
 from harness.services import command as own_trainer
 from harness.services import engine, etcd, frontend, sidecar, trainer
 from harness.services.context import TRAINER, ServiceContext
@@ -51,7 +54,9 @@ class Command:
 def show(request: Request, *, train: bool) -> None:
     """Print it to standard output; with `--json` as one document. `train` includes the trainer."""
     answer = _preview(request)
-    commands = _commands(request, Manifest.model_validate(answer["manifest"]), train=train)
+    manifest = Manifest.model_validate(answer["manifest"])
+    require_platform(request.platform, manifest.platform, manifest.stack)
+    commands = _commands(request, manifest, train=train)
     if request.json:
         document = {"build": answer["would"], "commands": [vars(command) for command in commands]}
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
@@ -110,6 +115,9 @@ def _shown(env: Mapping[str, str], request: Request, *, of_caller: bool = False)
 def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) -> RunConfig:
     choice = request.model
     made = request.root / ".cache" / "models" / f"{choice.kind}-{RECIPE}" / made_in.get(choice.kind, "")
+    if choice.kind == "hub" and choice.hub_cache is not None:
+        made = choice.hub_cache / f"models--{choice.served_name.replace('/', '--')}" / "snapshots" / "<revision>"
+    serve = choice.folder or made
     return RunConfig(
         run_id=RUN,
         run_dir=request.run_dir or request.root / "runs" / RUN,
@@ -117,13 +125,16 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         stack=request.stack,
         platform=manifest.platform,
         environment=request.root / manifest.environment,
-        model=str(choice.folder or choice.kind),
-        model_dir=choice.folder or made,
-        served_model_name=choice.served_name,
+        model=choice.name,
+        model_dir=serve,
+        hub_cache=choice.hub_cache,
+        served_model_name=served_name(choice, serve, dialect_named(manifest.dialect)),
         starts_untrained=choice.starts_untrained,
         steps=request.steps,
         refit=request.refit,
         tensor_parallel=request.tensor_parallel,
+        packing=request.packing,
+        gpus=assigned(request.gpus, os.environ, platform=manifest.platform, ranks=sum(request.tensor_parallel)),
         ports=_ports(request),
         tmp_dir=Path("/tmp") / SCRATCH,
         grpo=request.grpo,

@@ -19,13 +19,11 @@ _CERTIFICATES = frozenset(
 _ALLOWED = _IDENTITY | _CERTIFICATES
 _ALLOWED_PREFIXES = ("LC_",)
 
-# The driver's libraries and the choice of devices belong to the machine and its scheduler, not to the stack. On a
-# machine without a GPU the same variables could only put foreign libraries before the pinned ones.
+# The driver's libraries belong to the machine, not to the stack. On a machine without a GPU the same variables could
+# only put foreign libraries before the pinned ones. Which GPUs a process sees is the run's to say (`harness.gpus`).
 _CUDA = frozenset(
     {
-        "CUDA_DEVICE_ORDER",
         "CUDA_HOME",
-        "CUDA_VISIBLE_DEVICES",
         "LD_LIBRARY_PATH",
         "NVIDIA_DRIVER_CAPABILITIES",
         "NVIDIA_VISIBLE_DEVICES",

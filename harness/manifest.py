@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from harness.config import Platform
 from harness.errors import InstallError
 from harness.events import BinaryHashes, Pins
 
@@ -106,7 +107,7 @@ class Manifest(_Strict):
     schema_version: Literal[1] = Field(alias="schema")
     stack: str
     summary: str
-    platform: Literal["cpu", "cuda"]
+    platform: Platform
     python: PythonSeries
     dialect: str
     refit_backend: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from typing import Any
 from harness.clock import Clock, Deadline
 from harness.environ import tool_environment
 from harness.errors import DoctorError, InstallError, SmokestackError, UsageError
+from harness.gpus import visible
 from harness.models import ModelChoice
 from harness.signals import DIE_WITH_PARENT
 from harness.tool import ToolResult, run_tool
 
+_ABOUT_GPUS = "gpu."
 _ERRORS: dict[int, type[SmokestackError]] = {2: UsageError, 10: DoctorError, 20: InstallError}
 
 
@@ -36,12 +38,20 @@ class Provisioner:
     run_id: str
     urgent: Callable[[], bool]
 
-    def examine(self) -> None:
-        """Ask the doctor what this machine lacks for a run. Raises `DoctorError` with each fault and its fix."""
+    def examine(self, gpus: Sequence[str] | None = None) -> None:
+        """Ask the doctor what this machine lacks for a run. Raises `DoctorError` with each fault and its fix.
+
+        What it has to say of the GPUs is passed on even where it is no fault: who else computes there, above all.
+        `gpus` are those that the run was told to take.
+        """
         argv = [sys.executable, "-m", "scripts.doctor", "--stack", self.stack, "--for", "run", "--json"]
-        env = {**tool_environment(os.environ), DIE_WITH_PARENT: str(os.getpid())}
+        chosen = {} if gpus is None else visible(gpus, os.environ)
+        env = {**tool_environment(os.environ), **chosen, DIE_WITH_PARENT: str(os.getpid())}
         result = self._tool(argv, "doctor", env)
         checks = _checks(result)
+        for check in checks:
+            if check["status"] == "warn" and check["id"].startswith(_ABOUT_GPUS):
+                self.progress(f"{check['id']}: {check['found']}")
         failed = [check for check in checks if check["status"] == "fail"]
         if failed or not checks or result.returncode != 0:
             raise DoctorError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig, RefitProtocol
+from harness.config import DEFAULT_STEPS, MIB, Deadlines, GrpoConfig, Packing, Platform, RefitProtocol
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
 from harness.errors import UsageError
@@ -25,7 +25,10 @@ INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
 
 @dataclass(frozen=True)
 class Request:
-    """One command line, resolved. `ports` are fixed ones by name; `learning_rate` None means the model's own."""
+    """One command line, resolved. `ports` are fixed ones by name; `platform` is what the stack has to be for, if told.
+
+    `gpus` None: those that the run chooses.
+    """
 
     stack: str
     model: ModelChoice
@@ -40,6 +43,9 @@ class Request:
     quiet: bool = False
     refit: RefitProtocol = "native"
     tensor_parallel: tuple[int, ...] = (1,)
+    platform: Platform | None = None
+    gpus: tuple[str, ...] | None = None
+    packing: Packing = field(default_factory=Packing)
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
@@ -50,7 +56,7 @@ class Request:
         """From the parsed options of `smoke` or `up`; options that `up` lacks keep their defaults."""
         options = vars(args)
         engines = engines_asked_for(options)
-        model = choose(args.model, callers_path("."))
+        model = choose(args.model, callers_path("."), os.environ)
         refit_s = options.get("refit_timeout", Deadlines().refit_s)
         deadlines = Deadlines().model_copy(
             update={
@@ -75,6 +81,9 @@ class Request:
             quiet=args.quiet,
             refit=options.get("refit", "native"),
             tensor_parallel=engines,
+            platform=args.platform,
+            gpus=args.gpus,
+            packing=_packing(options),
             ports=_named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
                 os.environ,
@@ -116,6 +125,27 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
     program = Program.parse(options["trainer"], callers_path("."))
     program.require(os.environ, made_later=environment)
     return program
+
+
+def _packing(options: Mapping[str, Any]) -> Packing:
+    default = Packing()
+    if options.get("unpacked"):
+        return Packing(packed=False)
+    return Packing(
+        buffer_bytes=options.get("packed_buffer_mib", default.buffer_bytes // MIB) * MIB,
+        buffers=options.get("packed_buffers", default.buffers),
+    )
+
+
+def require_platform(asked: Platform | None, platform: Platform, stack: str) -> None:
+    """Raise UsageError for a stack that is not of the platform that was asked for: nothing else is run instead."""
+    if asked not in {None, platform}:
+        raise UsageError(
+            f"the stack {stack} does not run on the platform that was asked for",
+            expected=f"a stack for {asked}",
+            found=f"{stack} is for {platform}",
+            hint=f'--stack NAME with `platform = "{asked}"` in its stack.toml',
+        )
 
 
 def _known_stack(name: str, root: Path) -> str:

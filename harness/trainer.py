@@ -50,6 +50,9 @@ class Trainer:
             "grpo": config.grpo.model_dump(),
             "deadlines": config.deadlines.model_dump(include={"request_s", "rendezvous_s", "refit_s", "step_s"}),
             "backend": manifest.refit_backend,
+            "transfer": stack.context.dialect.transfer,
+            "packing": config.packing.model_dump(),
+            "precision": config.precision,
             "probe_new_tokens": config.probe_new_tokens,
             "sabotage": for_trainer(config.sabotage),
         }

@@ -99,7 +99,7 @@ DIALECTS: dict[str, tuple[Program | Parser, ...]] = {
     "native-sidecar": (
         _ETCD,
         Program("engine", ("vllm-rs", "serve", "--help"), ("--host", "--port", "--grpc-port", "--python")),
-        Parser("python-engine", "vllm/engine/arg_utils.py", ("--worker-extension-cls",)),
+        Parser("python-engine", "vllm/engine/arg_utils.py", ("--worker-extension-cls", "--tensor-parallel-size")),
         Program(
             "sidecar",
             ("dynamo-vllm-sidecar", "--help"),

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -124,22 +124,24 @@ PASSED: dict[str, Callable[[ServiceContext], tuple[str, ...]]] = {
 
 
 class TestDialect:
+    @pytest.mark.parametrize("dialect", DIALECTS)
     @pytest.mark.parametrize("name", PASSED)
     def test_the_install_checks_exactly_the_flags_that_the_run_passes(
-        self, tmp_path: Path, written: Manifest, name: str
+        self, tmp_path: Path, name: str, dialect: str
     ) -> None:
-        checked = {program.name: set(program.flags) for program in DIALECTS[written.dialect]}
-        assert flags(PASSED[name](fakes.context(tmp_path, ports=PORTS, tensor_parallel=(2,)))) == checked[name]
+        checked = {program.name: set(program.flags) for program in DIALECTS[dialect]}
+        context = fakes.context(tmp_path, ports=PORTS, tensor_parallel=(2,), dialect=dialect)
+        assert flags(PASSED[name](context)) == checked[name]
 
-    def test_every_program_that_is_checked_is_one_that_a_run_starts(self, written: Manifest) -> None:
-        assert [program.name for program in DIALECTS[written.dialect]] == list(PASSED)
+    @pytest.mark.parametrize("dialect", DIALECTS)
+    def test_every_program_that_is_checked_is_one_that_a_run_starts(self, dialect: str) -> None:
+        assert [program.name for program in DIALECTS[dialect]] == list(PASSED)
 
-    def test_the_run_speaks_the_dialect_of_the_stack_that_it_can_start(self) -> None:
-        assert dialect_named("dynamo-1.6").name in DIALECTS
-
-    def test_a_dialect_that_the_run_does_not_speak_yet_is_refused_by_name(self) -> None:
-        with pytest.raises(UsageError, match="unknown dialect 'native-sidecar'"):
-            dialect_named("native-sidecar")
+    def test_a_stack_file_may_name_the_dialects_that_a_run_speaks_and_no_other(self) -> None:
+        assert set(DIALECTS) == set(get_args(stackfile.Stack.model_fields["dialect"].annotation))
+        assert [dialect_named(name).name for name in DIALECTS] == list(DIALECTS)
+        with pytest.raises(UsageError, match="unknown dialect 'dynamo-9'"):
+            dialect_named("dynamo-9")
 
 
 class TestTrainerSettings:

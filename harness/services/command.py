@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.environ import callers_environment
+from harness.gpus import trainer_gpus
 from harness.program import Program
 from harness.services import frontend
 from harness.services.context import FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER, ServiceContext
@@ -70,6 +71,7 @@ def variables(context: ServiceContext, workers: Sequence[Worker]) -> dict[str, s
         "SMOKESTACK_SEED": str(config.grpo.seed),
         "SMOKESTACK_RUN_DIR": str(config.run_dir),
     }
+    told |= context.gpus(trainer_gpus(config))
     variable, key = context.credentials.api_key_variable, context.credentials.api_key
     if variable is not None and key is not None:
         # The variable itself as well: its name may be one that is not handed on.

@@ -6,7 +6,7 @@ its variables reaches a service (see `environ`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from harness.config import RunConfig
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
+from harness.gpus import visible
 from harness.manifest import Manifest
 
 ETCD = "etcd"
@@ -58,6 +59,25 @@ class ServiceContext:
     def python(self) -> Path:
         return self.config.environment / "bin" / "python"
 
+    def command(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """A dialect's command, its first word a program of the environment."""
+        return (str(self.config.environment / "bin" / words[0]), *words[1:])
+
+    def gpus(self, devices: Sequence[str]) -> dict[str, str]:
+        """What a process needs to see exactly these GPUs, and to reach its peers on this machine alone.
+
+        NCCL otherwise listens on the machine's first address. Its settings must be the same on both ends of a refit.
+        """
+        if self.manifest.platform != "cuda":
+            return {}
+        loopback = {"NCCL_SOCKET_IFNAME": "lo"} if self.config.host == "127.0.0.1" else {}
+        return {**visible(devices, self.caller), **loopback}
+
+    def hub(self) -> dict[str, str]:
+        """Where a model that is served by its name on the hub is found; nothing is fetched."""
+        cache = self.config.hub_cache
+        return {} if cache is None or self.dialect.renames_models else {"HF_HUB_CACHE": str(cache)}
+
     @property
     def cache_dir(self) -> Path:
         """Caches of the stack's programs: kept between runs, and made anew when the stack's inputs change."""
@@ -71,7 +91,8 @@ class ServiceContext:
         return f"http://{self.config.host}:{self.config.ports[port]}"
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
-        """A service's complete environment; `own` has the last word."""
+        """A service's complete environment; `own` has the last word. One that names no GPU sees none."""
+        own = {**visible((), self.caller), **own} if self.manifest.platform == "cuda" else own
         return service_environment(
             self.caller,
             platform=self.manifest.platform,
@@ -103,6 +124,7 @@ class ServiceContext:
             "DYN_ENABLE_RL": "true",
             "DYN_SDK_DISABLE_ANSI_LOGGING": "1",
             "ETCD_ENDPOINTS": self.url(ETCD_PORT),
+            **self.hub(),
         }
         if planes.event == "zmq":
             events = self.config.tmp_dir / "events"

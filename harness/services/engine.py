@@ -7,8 +7,10 @@ side is silently useless.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.gpus import engine_gpus
 from harness.plaintext import printable
 from harness.probes import Fatal, HttpProbe, JsonProbe, Outcome, Pending, Ready, TcpProbe
 from harness.services.context import ServiceContext, engine_name, grpc_port
@@ -38,7 +40,7 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
     return ServiceSpec(
         name=name,
         argv=(*_rust_front_end(context, index, config.model_dir), "--", *_python_engine(context, index)),
-        env=context.environment(_own_environment(context)),
+        env=context.environment(_own_environment(context, index)),
         cwd=config.tmp_dir,
         log=context.log(name),
         probes=_probes(context, index),
@@ -48,47 +50,55 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
 
 
 def _rust_front_end(context: ServiceContext, index: int, model_dir: Path) -> tuple[str, ...]:
-    config = context.config
-    return (
-        str(config.environment / "bin" / "vllm-rs"),
-        "serve",
-        str(model_dir),
-        *("--served-model-name", config.served_model_name),
-        *("--host", config.host),
-        *("--port", str(config.ports[engine_name(index)])),
-        *("--grpc-port", str(config.ports[grpc_port(index)])),
-        # Without it `/inference/v1/generate` answers 403.
-        "--enable-scale-out",
-        "--enable-prompt-tokens-details",
-        *("--python", str(context.python)),
-    )
+    config, dialect = context.config, context.dialect
+    values: dict[str, tuple[str, ...]] = {
+        "--served-model-name": (config.served_model_name,),
+        "--host": (config.host,),
+        "--port": (str(config.ports[engine_name(index)]),),
+        "--grpc-port": (str(config.ports[grpc_port(index)]),),
+        "--enable-scale-out": (),
+        "--enable-prompt-tokens-details": (),
+        "--python": (str(context.python),),
+    }
+    model = str(model_dir) if dialect.renames_models else config.served_model_name
+    program = str(config.environment / "bin" / "vllm-rs")
+    return (program, "serve", model, *chosen(dialect.front_end_options, values))
 
 
 def _python_engine(context: ServiceContext, index: int) -> tuple[str, ...]:
     config = context.config
-    arguments = [
-        *("--dtype", "float32" if context.manifest.platform == "cpu" else "bfloat16"),
-        *("--max-model-len", str(config.max_model_len)),
-        "--enforce-eager",
-        *("--worker-extension-cls", CONTENT_WORKER),
-        *("--weight-transfer-config", json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))),
-    ]
+    backend = json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))
+    values: dict[str, tuple[str, ...]] = {
+        "--dtype": (config.precision,),
+        "--max-model-len": (str(config.max_model_len),),
+        "--enforce-eager": (),
+        "--worker-extension-cls": (CONTENT_WORKER,),
+        "--weight-transfer-config": (backend,),
+    }
     ranks = config.tensor_parallel[index]
     if ranks > 1:
-        arguments += ["--tensor-parallel-size", str(ranks)]
-    return tuple(arguments)
+        values["--tensor-parallel-size"] = (str(ranks),)
+    return chosen([option for option in context.dialect.engine_options if option in values], values)
 
 
-def _own_environment(context: ServiceContext) -> dict[str, str]:
+def chosen(options: Sequence[str], values: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The options, each followed by its values, as a command line has them."""
+    return tuple(word for option in options for word in (option, *values[option]))
+
+
+def _own_environment(context: ServiceContext, index: int) -> dict[str, str]:
     config, on_cpu = context.config, context.manifest.platform == "cpu"
     own = {
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_HOST_IP": config.host,
         "VLLM_PLUGINS": PLUGIN,
-        # Even an eager engine compiles its samplers with Inductor, which needs a C++ compiler and takes seconds.
-        "TORCHDYNAMO_DISABLE": "1",
         "NO_COLOR": "1",
+        **context.hub(),
+        **context.gpus(engine_gpus(config, index)),
     }
+    if "--enforce-eager" in context.dialect.engine_options:
+        # Even an eager engine compiles its samplers with Inductor, which needs a C++ compiler and takes seconds.
+        own["TORCHDYNAMO_DISABLE"] = "1"
     if context.credentials.api_key is not None:
         # By the environment, which only this user can read; an argument could be read by everybody.
         own[API_KEY_VARIABLE] = context.credentials.api_key

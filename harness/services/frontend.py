@@ -13,7 +13,7 @@ def spec(context: ServiceContext) -> ServiceSpec:
     return ServiceSpec(
         name=FRONTEND,
         argv=(
-            *(str(context.python), "-m", context.dialect.frontend_module),
+            *context.command(context.dialect.frontend),
             *("--http-host", config.host),
             *("--http-port", str(config.ports[FRONTEND_PORT])),
             *("--namespace", config.namespace),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from harness.probes import HttpProbe
 from harness.services.context import ServiceContext, engine_name, grpc_port, sidecar_name
+from harness.services.engine import chosen
 from harness.services.spec import ServiceSpec
 
 
@@ -17,17 +18,23 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
     Nobody is waiting for an answer when a run ends, so the sidecar does not linger for 5 s after SIGTERM.
     """
     config, dialect, name = context.config, context.dialect, sidecar_name(index)
+    grpc, http = f"{config.host}:{config.ports[grpc_port(index)]}", context.url(engine_name(index))
+    values = {
+        "--grpc-endpoint": (grpc,),
+        "--vllm-http-endpoint": (http,),
+        "--vllm-endpoint": (grpc,),
+        "--admin-endpoint": (http,),
+        "--model-path": (config.served_model_name,),
+        "--rl-discovery-model-name": (config.served_model_name,),
+        "--namespace": (config.namespace,),
+    }
     return ServiceSpec(
         name=name,
-        argv=(
-            *(str(context.python), "-m", dialect.sidecar_module),
-            *(dialect.grpc_flag, f"{config.host}:{config.ports[grpc_port(index)]}"),
-            *(dialect.engine_http_flag, context.url(engine_name(index))),
-            *("--namespace", config.namespace),
-        ),
+        argv=(*context.command(dialect.sidecar), *chosen(dialect.sidecar_options, values)),
         env=context.dynamo_environment(
             {
                 "DYN_SYSTEM_PORT": str(config.ports[name]),
+                **dict.fromkeys(dialect.sidecar_variables, http),
                 "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
             }
         ),

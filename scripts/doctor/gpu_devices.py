@@ -14,7 +14,7 @@ from scripts.doctor.subject import Subject
 NEEDED = 2
 """One for the engine and one for the trainer."""
 
-_OF_THE_DRIVER = "/proc/driver/nvidia/gpus"
+OF_THE_DRIVER = "/proc/driver/nvidia/gpus"
 """One folder for each GPU, also where nvidia-smi is missing."""
 
 _WITHOUT = "./noxw -s smoke-cpu   # the same run without a GPU"
@@ -54,7 +54,7 @@ def _count(subject: Subject) -> Finding:
     if sight.kind in {"hung", "unread"}:
         return skip(f"they cannot be counted: {sight.problem}", required)
     if not sight.gpus:
-        loaded = subject.machine.entries(_OF_THE_DRIVER) or ()
+        loaded = subject.machine.entries(OF_THE_DRIVER) or ()
         if len(loaded) >= NEEDED:
             return skip(f"the driver has {len(loaded)}, but {sight.problem}", required)
         return fail(f"{len(loaded) or 'no'} GPU", required, _WITHOUT)

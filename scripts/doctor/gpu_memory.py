@@ -6,7 +6,7 @@ Made from the documented output of nvidia-smi; not measured on hardware.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scripts.doctor.gpu_devices import NEEDED
@@ -47,9 +47,19 @@ def _free(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
     taken = [gpu for gpu in used if not _is_free(gpu)]
     if not taken:
         return ok(facts, required)
+    holders = _holders(subject, used)
+    facts = "; ".join([facts, *holders])
     fix = _others(subject, see(subject).gpus)
     # The first one is the engine's: vLLM refuses to start. A trainer that gets less may still do.
     return fail(facts, required, fix) if used[0] in taken else warn(facts, required, fix)
+
+
+def _holders(subject: Subject, gpus: Sequence[Gpu]) -> list[str]:
+    """Who has memory of these GPUs, as far as nvidia-smi tells it."""
+    answer = subject.ask(*_APPS, limit_s=LATER_LIMIT_S)
+    if not answer.good:
+        return []
+    return [str(app) for line in answer.output.splitlines() if (app := _app(subject, line, gpus)) is not None]
 
 
 def _free_mib(gpu: Gpu) -> int:
@@ -104,7 +114,7 @@ def _processes(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
 _USERS = "sudo fuser -v /dev/nvidia*   # on the host, lists who has the GPUs open"
 
 
-def _app(subject: Subject, line: str, gpus: tuple[Gpu, ...]) -> App | None:
+def _app(subject: Subject, line: str, gpus: Sequence[Gpu]) -> App | None:
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) != 4 or not cells[1].isdecimal():
         return None

@@ -62,7 +62,15 @@ def manifest_fields(**changes: Any) -> dict[str, Any]:
     }
 
 
-def context(root: Path, *, ports: dict[str, int], engines: int = 1, **changes: Any) -> ServiceContext:
+def context(
+    root: Path,
+    *,
+    ports: dict[str, int],
+    engines: int = 1,
+    dialect: str = "dynamo-1.6",
+    caller: dict[str, str] | None = None,
+    **changes: Any,
+) -> ServiceContext:
     """What services are specified from, with everything below `root`."""
     for folder in ("run/logs", "tmp"):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -86,8 +94,9 @@ def context(root: Path, *, ports: dict[str, int], engines: int = 1, **changes: A
         ),
         **changes,
     }
-    caller = {"PATH": "/usr/bin:/bin", "HOME": "/home/somebody", "HTTP_PROXY": "http://nowhere", "DYN_SYSTEM_PORT": "x"}
-    return ServiceContext(RunConfig(**settings), Manifest.model_validate(manifest_fields()), caller)
+    around = {"PATH": "/usr/bin:/bin", "HOME": "/home/somebody", "HTTP_PROXY": "http://nowhere", "DYN_SYSTEM_PORT": "x"}
+    manifest = manifest_fields(dialect=dialect, platform=settings["platform"])
+    return ServiceContext(RunConfig(**settings), Manifest.model_validate(manifest), {**around, **(caller or {})})
 
 
 def make_environment(folder: Path) -> None:

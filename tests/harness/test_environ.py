@@ -68,7 +68,7 @@ def test_the_stacks_programs_are_found_first_and_then_the_callers() -> None:
     assert cpu({})["PATH"].startswith("/project/.venv-cpu/bin:")
 
 
-@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"])
+@pytest.mark.parametrize("name", ["CUDA_HOME", "LD_LIBRARY_PATH"])
 def test_the_machines_devices_and_driver_libraries_count_only_on_cuda(name: str) -> None:
     assert name not in cpu({name: "0"})
     assert on("cuda", {name: "0"})[name] == "0"

@@ -132,6 +132,9 @@ def configured(model_dir: Path, **changes: Any) -> dict[str, Any]:
         "grpo": asdict(grpo()),
         "deadlines": {"request_s": 10, "rendezvous_s": 20, "refit_s": 20, "step_s": 60},
         "backend": "gloo",
+        "transfer": "trainer-engine",
+        "packing": {"packed": True, "buffer_bytes": 1 << 20, "buffers": 2},
+        "precision": "float32",
         "probe_new_tokens": 4,
         **changes,
     }

@@ -42,3 +42,10 @@ def test_a_plan_without_engines_or_with_a_missing_field_is_refused() -> None:
     rest = dict.fromkeys(("frontend_url", "served_model_name", "master_address"), "x")
     with pytest.raises(ProtocolError, match="names no engine"):
         Plan.parse({**rest, "world_size": 1, "master_port": 1, "engines": []})
+
+
+@pytest.mark.parametrize("wrong", [{"buffer_bytes": 0}, {"buffers": 0}])
+def test_packing_needs_room(wrong: dict[str, int]) -> None:
+    packing = {"packed": True, "buffer_bytes": 1, "buffers": 1, **wrong}
+    with pytest.raises(ProtocolError, match="packing needs room"):
+        TrainerSettings.parse(configured(Path("m"), packing=packing))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from smokestack_payload.tasks import DIGITS, WORDS, probe_problems, task_for
+from smokestack_payload.tasks import DIGITS, PRODUCTS, WORDS, probe_problems, task_for
 
 
 @pytest.mark.parametrize(("text", "number"), [("7", 7), ("18", 18), ("007", 7)])
@@ -49,11 +49,20 @@ def test_problems_repeat_for_a_seed_and_differ_between_seeds() -> None:
 
 
 def test_probe_problems_are_four_distinct_ones_of_the_task() -> None:
-    for task in (DIGITS, WORDS):
+    for task in (DIGITS, WORDS, PRODUCTS):
         assert len({problem.prompt for problem in probe_problems(task)}) == 4
 
 
-def test_the_folders_marker_decides_the_task(tmp_path: Path) -> None:
+def test_a_product_is_the_answer_of_a_product() -> None:
+    problem = PRODUCTS.problem(12, 34)
+    assert (problem.prompt, problem.answer) == ("What is 12 * 34? Reply with the number only.", 408)
+
+
+def test_the_folder_decides_the_task(tmp_path: Path) -> None:
     assert task_for(tmp_path) is WORDS
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
+    assert task_for(tmp_path) is WORDS
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3"}), encoding="utf-8")
+    assert task_for(tmp_path) is PRODUCTS
     (tmp_path / "smokestack.json").write_text(json.dumps({"kind": "tiny", "recipe": "x"}), encoding="utf-8")
     assert task_for(tmp_path) is DIGITS

@@ -51,6 +51,16 @@ def test_a_taken_engine_gpu_fails_and_a_taken_trainer_gpu_warns() -> None:
     assert look(check("gpu.memory"), machine(Card(0), Card(1, used=busy)), CUDA).status == "warn"
 
 
+def test_who_has_a_taken_gpus_memory_is_named_with_pid_and_memory() -> None:
+    fake = with_process(machine(Card(0, used="70000"), Card(1)), 4711, "python3")
+    fake.answers[APPS] = f"{Card(0).uuid}, 4711, python3 train.py --secret, 69990\n{Card(1).uuid}, 12, x, [N/A]\n"
+    found = look(check("gpu.memory"), fake, CUDA)
+    assert found.found == (
+        "GPU 0: 11559 of 81559 MiB free, GPU 1: 81555 of 81559 MiB free; GPU 0: pid 4711 (python3) has 69990 MiB; "
+        "GPU 1: pid 12 (x) has unknown memory"
+    )
+
+
 def test_ninety_per_cent_free_is_enough_and_less_is_not() -> None:
     enough = machine(Card(0, total="1000", used="100"), Card(1))
     less = machine(Card(0, total="1000", used="101"), Card(1))

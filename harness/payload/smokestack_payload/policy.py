@@ -27,9 +27,15 @@ MAX_THREADS = 2
 
 @dataclass(frozen=True)
 class Policy:
-    """`source` yields the model's weights to vLLM's transfer engines; `warmup` says what the warm-up took, if any."""
+    """`model` is trained, `served` is what engines get of it, and `source` yields that to vLLM's transfer engines.
+
+    They are one object where an engine computes in the trainer's own float32. Where it computes in bfloat16, `served`
+    is a copy that `publish` renews: a step is smaller than the spacing of bfloat16, training in it would stand still.
+    `warmup` says what the warm-up took, if any.
+    """
 
     model: Any
+    served: Any
     tokenizer: Any
     task: Task
     source: Any
@@ -39,7 +45,16 @@ class Policy:
 
     @property
     def bytes(self) -> int:
-        return sum(parameter.numel() * parameter.element_size() for parameter in self.model.parameters())
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.served.parameters())
+
+    def publish(self) -> None:
+        """Let `served` be what the model is now, rounded to its own type."""
+        import torch
+
+        if self.served is not self.model:
+            with torch.no_grad():
+                for copy, parameter in zip(self.served.parameters(), self.model.parameters(), strict=True):
+                    copy.copy_(parameter)
 
     @property
     def pad_token_id(self) -> int:
@@ -62,13 +77,13 @@ class Policy:
         return {
             "parameters": self.model.num_parameters(),
             "bytes": self.bytes,
-            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "dtype": str(self.served.dtype).removeprefix("torch."),
             "names_sha256": hashlib.sha256(names.encode()).hexdigest(),
             "warmup": self.warmup,
             "probe_prompts": self.probe_prompts,
             "stop_token_ids": self.stop_token_ids,
             "tensors": described(metas),
-            "tied": tied_names(self.model),
+            "tied": tied_names(self.served),
         }
 
     def expected(self, settings: TrainerSettings) -> Expected:
@@ -76,13 +91,15 @@ class Policy:
         from smokestack_payload.refit.manifest import read_expected
 
         tied = getattr(self.model, "_tied_weights_keys", None) or ()
-        return read_expected(settings.model_dir, "float32", tied if self.model.config.tie_word_embeddings else ())
+        return read_expected(
+            settings.model_dir, settings.precision, tied if self.model.config.tie_word_embeddings else ()
+        )
 
     def probes(self, new_tokens: int) -> list[Any]:
         """What this process computes for each probe prompt with the weights of this moment."""
         from smokestack_payload.probes import probe
 
-        return [probe(self.model, ids, new_tokens, self.stop_token_ids) for ids in self.probe_prompts]
+        return [probe(self.served, ids, new_tokens, self.stop_token_ids) for ids in self.probe_prompts]
 
     @contextmanager
     def threads_for_training(self) -> Iterator[None]:
@@ -110,15 +127,35 @@ def load_policy(settings: TrainerSettings) -> Policy:
 
     register()
     task = task_for(settings.model_dir)
+    served = served_copy(model.eval(), settings.precision)
     return Policy(
-        model=model.eval(),
+        model=model,
+        served=served,
         tokenizer=tokenizer,
         task=task,
-        source=spoiled_source(ModuleSource(model), settings),
+        source=spoiled_source(ModuleSource(served), settings),
         stop_token_ids=stop_token_ids(model, tokenizer),
         probe_prompts=[encode_chat(tokenizer, problem.prompt) for problem in probe_problems(task)],
         warmup=warmup,
     )
+
+
+def served_copy(model: Any, precision: str) -> Any:
+    """The model itself where its parameters have this type already, else a copy with such parameters.
+
+    Only parameters are converted: buffers such as the rotary frequencies stay exact, in vLLM as well.
+    """
+    import copy
+
+    import torch
+
+    dtype: torch.dtype = getattr(torch, precision)
+    if all(parameter.dtype == dtype for parameter in model.parameters()):
+        return model
+    served = copy.deepcopy(model)
+    for parameter in served.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return served.requires_grad_(requires_grad=False)
 
 
 def _load_model(settings: TrainerSettings) -> tuple[Any, Any, dict[str, Any] | None]:

@@ -57,10 +57,30 @@ class DeadlineSettings:
 
 
 @dataclass(frozen=True)
+class PackingSettings:
+    """How an NCCL refit packs tensors: `buffers` of `buffer_bytes` on each end."""
+
+    packed: bool
+    buffer_bytes: int
+    buffers: int
+
+    def __post_init__(self) -> None:
+        if self.buffer_bytes < 1 or self.buffers < 1:
+            raise ProtocolError(
+                "packing needs room",
+                expected="buffer_bytes >= 1, buffers >= 1",
+                found=f"{self.buffer_bytes}, {self.buffers}",
+                where="packing",
+            )
+
+
+@dataclass(frozen=True)
 class TrainerSettings:
     """The configuration file. Without a `warm_cache`, the weights of `model_dir` are version 0 as they are.
 
-    `sabotage` names a fault of `sabotage`; `smoke --sabotage`, `selftest` and tests set it.
+    `precision` is what the engines compute in and a refit brings; `transfer` is the interface of vLLM's trainer side,
+    `trainer-engine` or `static-helpers`. `sabotage` names a fault of `sabotage`; `smoke --sabotage`, `selftest` and
+    tests set it.
     """
 
     model_dir: Path
@@ -72,6 +92,9 @@ class TrainerSettings:
     grpo: GrpoSettings
     deadlines: DeadlineSettings
     backend: str
+    transfer: str
+    packing: PackingSettings
+    precision: str
     probe_new_tokens: int
     sabotage: str | None = None
 
@@ -80,6 +103,7 @@ class TrainerSettings:
         values = _known(cls, raw, "configuration")
         values["grpo"] = GrpoSettings(**_known(GrpoSettings, values["grpo"], "grpo"))
         values["deadlines"] = DeadlineSettings(**_known(DeadlineSettings, values["deadlines"], "deadlines"))
+        values["packing"] = PackingSettings(**_known(PackingSettings, values["packing"], "packing"))
         values["model_dir"] = Path(values["model_dir"])
         values["warm_cache"] = None if values["warm_cache"] is None else Path(values["warm_cache"])
         return cls(**values)

@@ -1,13 +1,17 @@
-"""The maths task: sums as chat prompts, and exact rewards. Imports no torch.
+"""The maths task: sums and products as chat prompts, and exact rewards. Imports no torch.
 
-Two profiles of single-digit sums, chosen by the model folder's marker: in the tiny model's own notation, and asked in
-words for real chat models (SmolLM2-135M, sampled at temperature 1, answers about one in six right).
+A profile suits a model when it answers some right and some wrong, and is chosen by the model's folder: single-digit
+sums in the tiny model's own notation; the same in words for small chat models (SmolLM2-135M, sampled at temperature 1,
+answers about one in six right); products of two-digit numbers for Qwen3, for which sums are too easy (not measured).
 """
 
 from __future__ import annotations
 
+import json
+import operator
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,7 @@ NUMBER = re.compile(r"(?<![0-9.])-?[0-9]+(?![0-9]|\.[0-9])")
 
 @dataclass(frozen=True)
 class Problem:
-    """One sum. `prompt` is the user's message; `answer` the number that is right."""
+    """One sum or product. `prompt` is the user's message; `answer` the number that is right."""
 
     prompt: str
     answer: int
@@ -27,15 +31,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Task:
-    """A family of sums. `exact` asks for the answer and nothing else; otherwise the text's last number counts."""
+    """A family of problems. `exact` asks for the answer and nothing else; otherwise the text's last number counts."""
 
     template: str
     smallest: int
     largest: int
     exact: bool
+    result: Callable[[int, int], int] = operator.add
 
     def problem(self, left: int, right: int) -> Problem:
-        return Problem(prompt=self.template.format(left=left, right=right), answer=left + right)
+        return Problem(prompt=self.template.format(left=left, right=right), answer=self.result(left, right))
 
     def all_problems(self) -> list[Problem]:
         """Every problem of the family, in a fixed order."""
@@ -65,11 +70,23 @@ class Task:
 DIGITS = Task(template="{left}+{right}=", smallest=0, largest=9, exact=True)
 WORDS = Task(template="What is {left} + {right}? Reply with the number only.", smallest=1, largest=9, exact=False)
 
+PRODUCTS = Task(
+    template="What is {left} * {right}? Reply with the number only.",
+    smallest=11,
+    largest=99,
+    exact=False,
+    result=operator.mul,
+)
+
 
 def task_for(model_dir: Path) -> Task:
     """The profile that suits the model in `model_dir`."""
     marker = read_marker(model_dir)
-    return DIGITS if marker is not None and marker.get("kind") == "tiny" else WORDS
+    if marker is not None and marker.get("kind") == "tiny":
+        return DIGITS
+    config = model_dir / "config.json"
+    kind = json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.is_file() else None
+    return PRODUCTS if kind == "qwen3" else WORDS
 
 
 def probe_problems(task: Task) -> list[Problem]:
@@ -80,9 +97,13 @@ def probe_problems(task: Task) -> list[Problem]:
 
 
 def encode_chat(tokenizer: Any, message: str) -> list[int]:
-    """Token ids of one user message in the model's chat template, with the assistant's turn opened."""
+    """Token ids of one user message in the model's chat template, with the assistant's turn opened.
+
+    A model that would think aloud first is asked not to: its answer would lie beyond the tokens of a rollout. Templates
+    that know nothing of that ignore it.
+    """
     text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": message}], add_generation_prompt=True, tokenize=False
+        [{"role": "user", "content": message}], add_generation_prompt=True, tokenize=False, enable_thinking=False
     )
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
     return ids

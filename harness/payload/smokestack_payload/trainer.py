@@ -93,6 +93,7 @@ class Trainer:
         from smokestack_payload.held import digests
         from smokestack_payload.refit.packing import count_buckets
 
+        policy.publish()
         report = session.refit(version)
         self._events.emit(
             "refit",
@@ -104,7 +105,7 @@ class Trainer:
             workers=report.workers,
         )
         with self._limited(f"the digests of version {version}"):
-            parameters = digests(policy.model, plan.slices)
+            parameters = digests(policy.served, plan.slices)
         self._events.emit("weights", version=version, parameters=parameters)
         with self._limited(f"the probe of version {version}"):
             probes = policy.probes(self._settings.probe_new_tokens)
@@ -115,7 +116,7 @@ class Trainer:
         from smokestack_payload.held import perturbed
 
         last = self._settings.steps
-        with perturbed(policy.model, self._settings.seed):
+        with perturbed(policy.served, self._settings.seed):
             going_on = self._rehearse(session, policy, plan, "perturbed", f"{last}-perturbed")
         return going_on and self._rehearse(session, policy, plan, "restored", str(last))
 
@@ -125,7 +126,7 @@ class Trainer:
 
         report = session.refit(self._settings.steps, label=label)
         with self._limited(f"the digests of the {stage} weights"):
-            parameters = digests(policy.model, plan.slices)
+            parameters = digests(policy.served, plan.slices)
         seconds = report.seconds["total"]
         self._events.emit("perturbation", stage=stage, label=label, seconds=seconds, parameters=parameters)
         return self._commands.expect("continue") is not None
