@@ -21,7 +21,7 @@ from harness.models import ModelChoice
 from harness.observer import Observer
 from harness.provision import ModelFolder, Provisioner
 from harness.request import require_platform
-from harness.services.context import FRONTEND_PORT, ServiceContext
+from harness.services.context import FRONTEND, ServiceContext, engine_name
 from harness.session import Session
 from harness.stack import Stack, no_more
 from harness.standing import Owner, StandingStack
@@ -135,7 +135,7 @@ def observer_of(session: Session, stack: Stack) -> Observer:
     """Asks the stack independently of the trainer."""
     return Observer(
         topology=stack.topology,
-        frontend_url=stack.context.url(FRONTEND_PORT),
+        frontend_url=stack.context.serving_url,
         model=session.config.served_model_name,
         clock=session.clock,
         new_tokens=session.config.probe_new_tokens,
@@ -155,10 +155,10 @@ def first_generation(session: Session, observer: Observer) -> None:
     if answer.status != 200 or answer.completion_tokens < 1:
         raise NotReadyError(
             "the stack looks ready but does not generate",
-            expected="a chat completion through the frontend",
+            expected=f"a chat completion of {observer.frontend_url}",
             found=f"HTTP {answer.status}: {answer.text}" if answer.status else f"no answer: {answer.text}",
             where=observer.frontend_url,
-            log=session.run_dir.log("frontend"),
+            log=session.run_dir.log(FRONTEND if session.config.serving == "dynamo" else engine_name(0)),
         )
 
 

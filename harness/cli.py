@@ -123,6 +123,13 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packed-buffers", type=_positive_int, default=packing.buffers, metavar="N", help="how many of them"
     )
+    parser.add_argument(
+        "--control",
+        choices=["plain-vllm"],
+        default=None,
+        help="a second run against the engine alone, without Dynamo, with the same seed, model, prompts and steps; "
+        "both must pass, and are compared",
+    )
     parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")

@@ -15,6 +15,7 @@ from harness.program import Program
 DEFAULT_STEPS = 4
 MAX_STEPS = 10_000
 RefitProtocol = Literal["native"]
+ControlKind = Literal["plain-vllm"]
 Platform = Literal["cpu", "cuda"]
 MIB = 1024 * 1024
 
@@ -103,6 +104,10 @@ class RunConfig(BaseModel):
         default_factory=dict, description="names of the headers that every call carries, and where each value is from"
     )
     sabotage: str | None = Field(default=None, description="a fault that the trainer makes on purpose")
+    serving: Literal["dynamo", "plain-vllm"] = Field(
+        default="dynamo", description="what answers rollouts: the frontend, or the engine alone (a control)"
+    )
+    control: ControlKind | None = Field(default=None, description="what this run is to be compared with")
     trainer: Program | None = Field(default=None, description="the caller's own trainer, in the place of ours")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()

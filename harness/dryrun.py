@@ -59,9 +59,19 @@ def show(request: Request, *, train: bool) -> None:
     commands = _commands(request, manifest, train=train)
     if request.json:
         document = {"build": answer["would"], "commands": [vars(command) for command in commands]}
+        if request.control is not None:
+            document["control"] = [command.service for command in commands if _is_of_control(command)]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
         sys.stdout.write(_as_shell(answer["would"], commands, own=train and request.trainer is not None))
+        if request.control is not None:
+            again = ", ".join(command.service for command in commands if _is_of_control(command))
+            sys.stdout.write(f"\n# then the control, {request.control}: {again} once more, on ports of their own\n")
+
+
+def _is_of_control(command: Command) -> bool:
+    """Whether a control run, which has nothing of Dynamo, starts such a service as well."""
+    return command.service == TRAINER or command.service.startswith("engine-")
 
 
 def _preview(request: Request) -> dict[str, Any]:
@@ -165,8 +175,7 @@ def _as_shell(build: list[str], commands: list[Command], *, own: bool) -> str:
     for command in commands:
         added = "" if command in ours else ", with your environment and"
         lines += ["", f"# {command.service}, in {command.cwd}{added}"]
-        lines += [
-            f"{name}={shlex.quote(value)} \\" for name, value in sorted(command.env.items()) if name not in shared
-        ]
+        own_lines = command.env.items() if command not in ours else command.env.items() - shared.items()
+        lines += [f"{name}={shlex.quote(value)} \\" for name, value in sorted(own_lines)]
         lines.append(shlex.join(command.argv))
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ from harness.calling import HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import NotReadyError
-from harness.events import Destroyed, EngineLabels, EngineObservation, Generation, Observed, Probe
+from harness.events import Destroyed, EngineLabels, EngineObservation, Generation, Observed, Probe, RequestTimes
 from harness.inspection import ObservationError, held_by, probe
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
@@ -23,6 +23,9 @@ from harness.vigil import Vigil
 
 CHAT_PROMPT = "What is 3+4?"
 CHAT_MAX_TOKENS = 12
+WARM_UP, TIMED = 5, 50
+"""Requests that are sent first and not counted, and those that are."""
+
 MOMENTS = 3
 """How often two labels are asked for before it is taken that they change faster than can be asked."""
 
@@ -85,7 +88,8 @@ class Observer:
         engine, sidecar = self._engine(worker), self._sidecar(worker)
         label = _or_none(engine.weight_version)
         for _ in range(MOMENTS):
-            sidecar_label, paused = _or_none(sidecar.weight_version), _or_none(engine.is_paused)
+            sidecar_label = None if sidecar is None else _or_none(sidecar.weight_version)
+            paused = _or_none(engine.is_paused)
             before, label = label, _or_none(engine.weight_version)
             if before == label:
                 break
@@ -184,6 +188,35 @@ class Observer:
             seconds=self.clock.monotonic() - began,
         )
 
+    def time_requests(self, prompt: Sequence[int]) -> tuple[RequestTimes, ...]:
+        """How long one token takes of the serving side, and of the first engine itself: turn by turn.
+
+        In turns, so that whatever slows the machine down slows both. Where both are the same, it is asked alone.
+        """
+        engine_url = self.topology.workers[0].admin_url
+        urls = {"engine": engine_url} if self.frontend_url == engine_url else {"frontend": self.frontend_url}
+        urls["engine"] = engine_url
+        taken: dict[str, list[float]] = {via: [] for via in urls}
+
+        def ask() -> None:
+            for _ in range(WARM_UP + TIMED):
+                for via, url in urls.items():
+                    server = HttpClient(url, self.request_s, credentials=self.credentials)
+                    began = self.clock.monotonic()
+                    EngineAdmin(server).generate(self.model, prompt, {"temperature": 0.0, "max_tokens": 1})
+                    taken[via].append(self.clock.monotonic() - began)
+
+        late = ObservationError(
+            "the timed requests did not end in time",
+            expected=f"{WARM_UP + TIMED} answers each within {self.observe_s:g} s",
+            found="a request without an answer",
+            where=", ".join(urls.values()),
+        )
+        self._vigil.call(ask, self.observe_s, late)
+        return tuple(
+            RequestTimes.model_validate({"via": via, "seconds": seconds[WARM_UP:]}) for via, seconds in taken.items()
+        )
+
     def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> Probe:
         return probe(engine, self.model, prompt, new_tokens=self.new_tokens, stop_token_ids=self.stop_token_ids)
 
@@ -194,7 +227,10 @@ class Observer:
     def _engine(self, worker: Worker) -> EngineAdmin:
         return EngineAdmin(HttpClient(worker.admin_url, self.request_s, credentials=self.credentials))
 
-    def _sidecar(self, worker: Worker) -> SidecarControl:
+    def _sidecar(self, worker: Worker) -> SidecarControl | None:
+        """None for an engine that has none."""
+        if not worker.system_url:
+            return None
         return SidecarControl(HttpClient(worker.system_url, self.request_s, credentials=self.credentials))
 
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
@@ -204,9 +240,9 @@ class Observer:
             admin_url=worker.admin_url,
             system_url=worker.system_url,
             engine_label=_or_none(engine.weight_version),
-            sidecar_label=_or_none(sidecar.weight_version),
+            sidecar_label=None if sidecar is None else _or_none(sidecar.weight_version),
             paused=paused,
-            sidecar_paused=_or_none(sidecar.is_paused),
+            sidecar_paused=None if sidecar is None else _or_none(sidecar.is_paused),
             probes=() if paused else tuple(self._probe(engine, prompt) for prompt in prompts),
             ranks=_or_none(lambda: held_by(engine)) or (),
         )

@@ -8,9 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-from harness.config import DEFAULT_STEPS, MIB, Deadlines, GrpoConfig, Packing, Platform, RefitProtocol
+from harness.config import (
+    DEFAULT_STEPS,
+    MIB,
+    ControlKind,
+    Deadlines,
+    GrpoConfig,
+    Packing,
+    Platform,
+    RefitProtocol,
+)
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
 from harness.errors import UsageError
@@ -38,6 +47,8 @@ class Request:
     keep_up: bool = False
     sabotage: str | None = None
     trainer: Program | None = None
+    control: ControlKind | None = None
+    serving: Literal["dynamo", "plain-vllm"] = "dynamo"
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
@@ -75,6 +86,7 @@ class Request:
             run_dir=options.get("run_dir"),
             keep_up=options.get("keep_up", False),
             sabotage=options.get("sabotage"),
+            control=_control(options),
             trainer=_own_trainer(options, PROJECT_ROOT / f".venv-{stack}"),
             dry_run=args.dry_run,
             json=args.json,
@@ -107,6 +119,23 @@ def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict
         if option in options:
             chosen[option] = options[option]
     return chosen
+
+
+def _control(options: Mapping[str, Any]) -> ControlKind | None:
+    """What `--control` asks for. Raises UsageError beside an option that excludes it."""
+    kind: ControlKind | None = options.get("control")
+    reasons = {
+        "trainer": "a command tells nothing that could be compared",
+        "sabotage": "a run that has to fail needs no control",
+        "keep_up": "the control would share the machine with the stack that is kept",
+    }
+    for name, reason in reasons.items():
+        if kind is not None and options.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"--control {kind} and {option} exclude each other", expected="one of the two", found=reason
+            )
+    return kind
 
 
 def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | None:

@@ -12,11 +12,14 @@ from typing import TypeVar
 from harness import dryrun
 from harness.bringup import first_generation, install, leave_standing, make_model, new_stack, observer_of, phase
 from harness.command import OwnTrainer
+from harness.config import ControlKind
+from harness.control import with_control
 from harness.errors import DoctorError, during_training
 from harness.events import Phase, Teardown
 from harness.leases import Leases
 from harness.report import environment as machine
 from harness.report import junit
+from harness.report.console import Console
 from harness.report.stream import print_document
 from harness.report.verdict import Outcome, judge_run, unjudged
 from harness.request import Request
@@ -42,9 +45,27 @@ def smoke(request: Request) -> int:
         session.console.summary(outcome)
     if run.standing is not None:
         describe(run.standing, sys.stderr)
+    if request.control is not None:
+        outcome = _compared(request.control, request, outcome)
     if request.json:
         print_document(outcome.verdict.document())
     return outcome.exit_code
+
+
+def _compared(kind: ControlKind, request: Request, first: Outcome) -> Outcome:
+    """With the control that belongs to it, both told."""
+
+    def run(asked: Request) -> Outcome:
+        with opened(asked) as session:
+            outcome = SmokeRun(session).execute()
+            session.console.summary(outcome)
+            return outcome
+
+    both = with_control(kind, request, first, run)
+    if both.verdict.control is not None:
+        with Console(sys.stderr, quiet=request.quiet) as console:
+            console.comparison(both.verdict.control)
+    return both
 
 
 def run_once(request: Request) -> Outcome:

@@ -32,9 +32,14 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, runs: Path, *, at: Path | None = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        cls,
+        runs: Path,
+        *,
+        at: Path | None = None,
+        newest: bool = True,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> RunDir:
-        """A new folder in `runs`, to which `runs/latest` then leads, or exactly `at` where the user names one.
+        """A new folder in `runs`, or exactly `at` where the user names one. `runs/latest` then leads to the `newest`.
 
         Raises `UsageError` when `at` is there and holds something, `DoctorError` when the folder cannot be written.
         """
@@ -45,7 +50,7 @@ class RunDir:
                 _refuse_used(path)
             path.mkdir(parents=True, exist_ok=at is not None)
             (path / "logs").mkdir()
-            if path.is_relative_to(runs.absolute()):
+            if newest and path.is_relative_to(runs.absolute()):
                 _point_latest(runs.absolute(), path)
         except OSError as error:
             raise cannot_write(path, error) from error

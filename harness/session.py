@@ -110,7 +110,7 @@ def opened(request: Request) -> Iterator[Session]:
         scratch = make_scratch(os.environ)
         stack.callback(_remove_unless_standing, scratch)
         require_uninterrupted(signals)
-        run_dir = RunDir.create(request.root / "runs", at=request.run_dir)
+        run_dir = RunDir.create(request.root / "runs", at=request.run_dir, newest=request.serving == "dynamo")
         events = stack.enter_context(
             EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic, conceal=request.credentials.conceal)
         )
@@ -156,6 +156,8 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         headers=request.credentials.described(),
         sabotage=request.sabotage,
         trainer=request.trainer,
+        serving=request.serving,
+        control=request.control,
         deadlines=request.deadlines,
         grpo=request.grpo,
     )

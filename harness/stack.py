@@ -15,6 +15,7 @@ from harness.discovery import complete_topology, require_same
 from harness.ending import Stopped, never
 from harness.events import BaseEvent, Failure, Listening, Note, Processes, ServiceStarted
 from harness.exposure import Exposure
+from harness.plain import PlainStartup
 from harness.process import Process
 from harness.proctable import ProcessTable, read_boot_id
 from harness.services import frontend
@@ -88,7 +89,8 @@ class Stack:
         engines = [engine_name(index) for index in range(self.context.config.engines)]
         for name in engines:
             self._watch.attend(name)
-        startup = Startup(self.context, clock=self._clock, launch=self.launch, watch=self.watch, emit=self._emit)
+        make = Startup if self.context.config.serving == "dynamo" else PlainStartup
+        startup = make(self.context, clock=self._clock, launch=self.launch, watch=self.watch, emit=self._emit)
         self._topology = startup.run()
         for name in engines:
             self._watch.guard(name)
@@ -118,7 +120,12 @@ class Stack:
             self.note_listening()
 
     def current_topology(self) -> Topology:
-        """Ask discovery anew, until it gives a complete answer, whatever that is. Raises DiscoveryError without one."""
+        """Ask discovery anew, until it gives a complete answer, whatever that is. Raises DiscoveryError without one.
+
+        Engines alone are in no discovery: theirs cannot change.
+        """
+        if self.context.config.serving != "dynamo":
+            return self.topology
         probe = discovery_probe(self.context)
         deadline = Deadline.after(self._clock, self.context.config.deadlines.request_s)
         return complete_topology(probe, deadline=deadline, clock=self._clock, alive=self.watch)
@@ -199,12 +206,21 @@ class Stack:
         if failed is not None:
             self._emit(Failure.of(failed))
 
+    def _urls(self) -> dict[str, str]:
+        context, indices = self.context, range(self.context.config.engines)
+        engines = {engine_name(index): context.url(engine_name(index)) for index in indices}
+        if context.config.serving != "dynamo":
+            return engines
+        sidecars = {sidecar_name(index): context.url(sidecar_name(index)) for index in indices}
+        ours = {"frontend": context.url(FRONTEND_PORT), "discovery": frontend.discovery_url(context)}
+        return {**ours, **engines, **sidecars}
+
     def describe(self, owner: Owner | None = None) -> StandingStack:
         """Addresses, processes and logs of what runs now; written to the run folder, `down` can take it down later.
 
         `owner` is the command that will take it down itself, if one will.
         """
-        context, config = self.context, self.context.config
+        config = self.context.config
         return StandingStack(
             run_id=config.run_id,
             boot_id=read_boot_id(),
@@ -213,12 +229,7 @@ class Stack:
             model=config.served_model_name,
             run_dir=config.run_dir,
             tmp_dir=config.tmp_dir,
-            urls={
-                "frontend": context.url(FRONTEND_PORT),
-                "discovery": frontend.discovery_url(context),
-                **{engine_name(i): context.url(engine_name(i)) for i in range(config.engines)},
-                **{sidecar_name(i): context.url(sidecar_name(i)) for i in range(config.engines)},
-            },
+            urls=self._urls(),
             services=tuple(_standing(process) for process in self._watch.processes.values() if process.alive()),
         )
 

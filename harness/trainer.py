@@ -18,11 +18,14 @@ from harness.process import describe_exit
 from harness.provision import ModelFolder
 from harness.sabotage import for_trainer
 from harness.services import trainer as trainer_service
-from harness.services.context import FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER
+from harness.services.context import RENDEZVOUS_PORT, TRAINER
 from harness.session import Session
 from harness.stack import Stack
 from harness.training import Follower, Plan, TrainerChannel
 from harness.watch import LAST_WORDS_S
+
+TIMED_PROMPT = tuple(range(40, 72))
+"""Token ids that every vocabulary has, and no whole block of the KV cache: nothing of it is cached."""
 
 
 class Trainer:
@@ -99,8 +102,16 @@ class Trainer:
         stack.may_end(TRAINER)
         self.session.emit(observer_of(self.session, stack).generate("after"))
         self.await_end(stack)
+        self._time_requests(stack)
         self.session.emit(stack.identities("end"))
         self.session.emit(stack.listening("end"))
+
+    def _time_requests(self, stack: Stack) -> None:
+        """Only where there is something to compare them with; nobody else computes by now."""
+        config = self.session.config
+        if config.control is not None or config.serving != "dynamo":
+            for event in observer_of(self.session, stack).time_requests(TIMED_PROMPT):
+                self.session.emit(event)
 
     def await_end(self, stack: Stack) -> None:
         """It is done; it must now also leave, and with status 0."""
@@ -140,7 +151,7 @@ class Trainer:
     def _plan(self, stack: Stack) -> Plan:
         config, topology = self.session.config, stack.topology
         return Plan(
-            frontend_url=stack.context.url(FRONTEND_PORT),
+            frontend_url=stack.context.serving_url,
             served_model_name=config.served_model_name,
             engines=[
                 {"admin_url": w.admin_url, "world_size": w.world_size, "rank_offset": w.transfer_offset}

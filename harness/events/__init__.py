@@ -32,6 +32,7 @@ from harness.events.stack import (
     Probe,
     Processes,
     ProcessRecord,
+    RequestTimes,
     ServiceExited,
     ServiceReady,
     ServiceStarted,
@@ -49,6 +50,7 @@ from harness.events.trainer import (
     RefitSeconds,
     RewardGroup,
     Rewards,
+    RolloutAnswer,
     Step,
     StepSeconds,
     TrainerDone,
@@ -95,8 +97,10 @@ __all__ = [
     "ReferenceProbe",
     "Refit",
     "RefitSeconds",
+    "RequestTimes",
     "RewardGroup",
     "Rewards",
+    "RolloutAnswer",
     "RunFailure",
     "RunStarted",
     "ServiceExited",
@@ -144,6 +148,7 @@ Event = (
     | Surveyed
     | CommandEnded
     | Generation
+    | RequestTimes
     | Processes
     | Listening
     | Teardown

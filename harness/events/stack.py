@@ -170,6 +170,14 @@ class Generation(ObserverEvent):
     seconds: float
 
 
+class RequestTimes(ObserverEvent):
+    """Seconds of equal requests, one after the other, while the stack had nothing else to do."""
+
+    kind: Literal["request.times"] = "request.times"
+    via: Literal["frontend", "engine"]
+    seconds: tuple[float, ...]
+
+
 class ProcessRecord(Data):
     service: str
     pid: Count

@@ -135,13 +135,22 @@ class Mismatch(Data):
     k3: float
 
 
+class RolloutAnswer(Data):
+    """One rollout: SHA-256 of its token ids as a JSON list, how many they are, and the seconds of its request."""
+
+    tokens_sha256: str
+    tokens: Count
+    seconds: float
+
+
 class StepSeconds(Data):
     rollout: float
     train: float
 
 
 class Step(TrainerEvent):
-    """One optimizer step. `errors` counts the errored rollouts by reason.
+    """One optimizer step. `errors` counts the errored rollouts by reason. `answers` has each rollout in the order of
+    the requests, None for one that errored.
 
     `version_sampled` is what the trainer says; no check relies on it.
     """
@@ -157,6 +166,7 @@ class Step(TrainerEvent):
     errors: dict[str, Count] = Field(default_factory=dict)
     rewards: Rewards
     mismatch: Mismatch
+    answers: tuple[RolloutAnswer | None, ...] = ()
     seconds: StepSeconds
 
 

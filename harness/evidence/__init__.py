@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.evidence import command, content, policy, stack, training
+from harness.evidence import content, policy, stack, training
 from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
 from harness.evidence.policy import agreed_versions
+from harness.evidence.scope import in_scope, out_of_scope
 from harness.evidence.timeline import Timeline
 
 __all__ = ["CHECKS", "Check", "Expectation", "Findings", "Status", "Timeline", "agreed_versions", "evaluate", "judge"]
@@ -38,43 +39,15 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
 }
 """Every check in the order of a run. The name `training.four-steps` stands for whatever number was configured."""
 
-OBSERVED: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
-    "training.command": command.command_ended,
-    "policy.versions-advance": command.versions_advance,
-    "policy.weights-changed": command.weights_changed,
-    "engine.not-paused": command.not_paused,
-}
-"""What is judged otherwise, or only, where the trainer is a command of the caller's."""
-
-UNCHANGED = frozenset(
-    {
-        "stack.pins-installed",
-        "discovery.topology",
-        "generation.after-update",
-        "stack.same-processes",
-        "stack.loopback-only",
-        "teardown.clean",
-    }
-)
-"""Checks that ask nothing of a trainer."""
-
 
 def checks_of(want: Expectation) -> Mapping[str, Callable[[Timeline, Expectation], Findings]]:
-    """The checks of such a run. Of a command's, those that need a trainer of ours are there, and never judged."""
-    if not want.own_trainer:
-        return CHECKS
-    judged: dict[str, Callable[[Timeline, Expectation], Findings]] = {}
-    for check_id, check in CHECKS.items():
-        if check_id == "training.four-steps":
-            judged["training.command"] = OBSERVED["training.command"]
-        asks_nothing = check_id in UNCHANGED
-        judged[check_id] = OBSERVED.get(check_id) or (check if asks_nothing else command.not_judged(check_id, check))
-    return judged
+    """The checks that such a run is judged by, in order."""
+    return in_scope(CHECKS, want)
 
 
 def unjudged_checks(want: Expectation) -> list[str]:
-    """Ids of the checks that a run like this says nothing about, however it goes."""
-    return [check_id for check_id in checks_of(want) if want.own_trainer and check_id not in {*OBSERVED, *UNCHANGED}]
+    """Ids of the checks that such a run says nothing about, however it goes."""
+    return list(out_of_scope(CHECKS, want))
 
 
 def evaluate(recorded: Iterable[Mapping[str, Any]], want: Expectation) -> list[Check]:

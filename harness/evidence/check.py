@@ -54,6 +54,7 @@ class Expectation:
     `fleet` has every engine, in the order of their names. `starts_untrained` is true when the engines
     first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
     this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
+    Without `sidecars` the engines stand alone, as in a control run.
     """
 
     steps: int
@@ -63,6 +64,7 @@ class Expectation:
     starts_untrained: bool
     keep_up: bool
     own_trainer: bool = False
+    sidecars: bool = True
 
     @classmethod
     def of(cls, config: RunConfig) -> Expectation:
@@ -77,6 +79,7 @@ class Expectation:
             starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
             own_trainer=config.trainer is not None,
+            sidecars=config.serving == "dynamo",
         )
 
     @property

@@ -6,8 +6,7 @@ proves nothing by itself: it is judged apart from the weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import pairwise
 
 from harness import events
@@ -15,23 +14,6 @@ from harness.evidence.check import Expectation, Findings, counted
 from harness.evidence.compare import TOLERANCE, Gap, largest_change
 from harness.evidence.holdings import is_evidence
 from harness.evidence.timeline import Timeline
-
-Judge = Callable[[Timeline, Expectation], Findings]
-
-NOT_JUDGED = "not judged: "
-UNTOLD: Mapping[str, str] = {
-    "training.four-steps": "a command's steps are its own account",
-    "training.rewards": "a command's rewards are its own account",
-    "policy.mismatch": "a command does not tell the log-probabilities that it computes",
-    "policy.weights-covered": "a command does not announce its tensors",
-    "policy.weights-destroyed": "a command may sample before its first update, so that nothing was destroyed",
-    "policy.weights-digests": "a command does not tell digests of its weights",
-    "policy.weights-match": "a command does not answer the probes as a reference",
-    "policy.weights-restored": "a command is not asked to perturb its weights",
-}
-"""Why a check of our own trainer's runs is not judged."""
-
-ELSE_UNTOLD = "it needs a trainer's own evidence"
 
 
 def command_ended(run: Timeline, want: Expectation) -> Findings:
@@ -165,17 +147,6 @@ def not_paused(run: Timeline, want: Expectation) -> Findings:
             findings.wrong.append(f"{engine.admin_url} is paused" + ("" if engine.paused else " (by its sidecar)"))
     findings.seen = f"{counted(want.engines, 'engine')} not paused"
     return findings
-
-
-def not_judged(check_id: str, check: Judge) -> Judge:
-    """The check as one that a command's run says nothing about; what it would prove stays the same."""
-
-    def judge(run: Timeline, want: Expectation) -> Findings:
-        reason = f"{NOT_JUDGED}{UNTOLD.get(check_id, ELSE_UNTOLD)}"
-        asked = check(Timeline((), ()), want)
-        return replace(asked, seen="not judged", wrong=[], missing=[], not_asked=reason, always_due=False)
-
-    return judge
 
 
 def _surveys(

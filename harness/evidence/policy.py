@@ -25,14 +25,14 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
     for version in want.versions:
         for engine in _engines_at(version, observed, want, findings):
             name = want.named(engine.admin_url)
-            for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
+            for who, label in _labels(engine, want):
                 if label is None:
                     findings.missing.append(f"version {version}: no label from the {who} of {name}")
                 elif label != str(version):
                     findings.wrong.append(f"version {version}: {who} label {label!r} at {name}")
         _require_order(run, version, observed.get(version), findings)
     _judge_perturbation_labels(run, want, findings)
-    findings.seen = "labels " + (" ".join(map(str, agreed_versions(run))) or "agree on no version")
+    findings.seen = "labels " + (" ".join(map(str, agreed_versions(run, want))) or "agree on no version")
     return findings
 
 
@@ -42,20 +42,25 @@ def _judge_perturbation_labels(run: Timeline, want: Expectation, findings: Findi
     wanted = {"perturbed": f"{last}-perturbed", "restored": str(last)}
     for item in run.of(events.PerturbationObserved):
         for engine in all_observed(item.engines, f"with the {item.stage} weights", want, findings):
-            for who, label in (("engine", engine.engine_label), ("sidecar", engine.sidecar_label)):
+            for who, label in _labels(engine, want):
                 if label != wanted[item.stage]:
                     name = want.named(engine.admin_url)
                     findings.wrong.append(f"{item.stage} weights: {who} label {label!r} at {name}")
 
 
-def agreed_versions(run: Timeline) -> list[int]:
+def _labels(engine: events.EngineObservation, want: Expectation) -> list[tuple[str, str | None]]:
+    """Who names a version of this engine, and which."""
+    sidecar = [("sidecar", engine.sidecar_label)] if want.sidecars else []
+    return [("engine", engine.engine_label), *sidecar]
+
+
+def agreed_versions(run: Timeline, want: Expectation) -> list[int]:
     """The versions that were observed as such: every engine and every sidecar said exactly this number."""
     latest = {item.version: item for item in run.of(events.Observed)}
     return sorted(
         version
         for version, item in latest.items()
-        if item.engines
-        and all({engine.engine_label, engine.sidecar_label} == {str(version)} for engine in item.engines)
+        if item.engines and all(label == str(version) for engine in item.engines for _, label in _labels(engine, want))
     )
 
 

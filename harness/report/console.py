@@ -19,9 +19,11 @@ from rich.text import Text
 
 from harness import events
 from harness.evidence.check import counted
+from harness.report.comparison import Control
 from harness.report.failure import check_body, check_headline, failure_body, failure_headline, shown
 from harness.report.narration import narrate
 from harness.report.progress import Progress
+from harness.report.side_by_side import comparison_table, ending_line, request_lines
 from harness.report.stream import lasting
 from harness.report.tables import STYLES, checks_table, training_table
 from harness.report.verdict import Outcome
@@ -112,6 +114,18 @@ class Console:
         if outcome.failure is not None:
             self._block(failure_headline(outcome.failure), failure_body(outcome.failure, outcome.run_dir))
         self._verdict(outcome)
+
+    def comparison(self, control: Control) -> None:
+        """A run and its control side by side, after the summaries of both."""
+        if not self._quiet:
+            self._rich.print()
+            self._print_table(comparison_table(control))
+            self._rich.print()
+            for line in request_lines(control):
+                self._rich.print(line, soft_wrap=True)
+        word, facts = ending_line(control)
+        self._rich.print()
+        self._rich.print(Text.assemble((word.upper(), f"bold {STYLES[word]}"), f"  {facts}"), soft_wrap=True)
 
     def close(self) -> None:
         """Take the live line away. Idempotent."""

@@ -34,7 +34,8 @@ def _(event: events.RunStarted) -> str:
     warning = f"SABOTAGED on purpose ({sabotage}), this run must fail: " if sabotage else ""
     own = config.get("trainer")
     trained = f"trainer {own['argv'][0]}" if own else f"{steps} steps"
-    return f"{warning}stack {config.get('stack')}, model {config.get('model')}, {trained}{where}"
+    alone = "" if config.get("serving", "dynamo") == "dynamo" else "control: the engine alone, "
+    return f"{warning}{alone}stack {config.get('stack')}, model {config.get('model')}, {trained}{where}"
 
 
 @narrate.register
@@ -104,8 +105,9 @@ def _(event: events.Observed) -> str | None:
     if event.version == events.BEFORE_TRANSFER:
         return None
     engines = " ".join(str(engine.engine_label) for engine in event.engines)
-    sidecars = " ".join(str(engine.sidecar_label) for engine in event.engines)
-    return plain(f"version {event.version}: engine says {engines}, sidecar says {sidecars}")
+    sidecars = " ".join(str(engine.sidecar_label) for engine in event.engines if engine.system_url)
+    said = f", sidecar says {sidecars}" if sidecars else ""
+    return plain(f"version {event.version}: engine says {engines}{said}")
 
 
 @narrate.register

@@ -19,6 +19,7 @@ from harness.errors import SmokestackError, TeardownError
 from harness.evidence import Check, Expectation, Timeline, agreed_versions, judge, unjudged_checks
 from harness.evidence.command import versions_seen
 from harness.plaintext import plain
+from harness.report.comparison import Control
 
 VerdictWord = Literal["pass", "fail", "error"]
 
@@ -65,7 +66,8 @@ class Verdict(_Closed):
 
     `policy_versions` are the versions that were observed: every engine and every sidecar named exactly this number.
     `sabotage` names the fault that the run had on purpose. `trainer` is the command of the caller's that trained, and
-    `not_judged` has the checks that need a trainer of ours. Without such a thing, the document has no such field.
+    `not_judged` has the checks that need a trainer of ours. `control` is the run that this one was compared with; a
+    verdict is then no better than that of both. Without such a thing, the document has no such field.
     """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -81,10 +83,11 @@ class Verdict(_Closed):
     sabotage: str | None = None
     trainer: str | None = None
     not_judged: tuple[str, ...] = ()
+    control: Control | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON values, with the names of the contract; the last ones only where the run was of that kind."""
-        unused = {name for name in ("sabotage", "trainer", "not_judged") if not getattr(self, name)}
+        unused = {name for name in ("sabotage", "trainer", "not_judged", "control") if not getattr(self, name)}
         return self.model_dump(mode="json", by_alias=True, exclude=unused)
 
     def failed(self) -> list[Check]:
@@ -115,7 +118,7 @@ def judge_run(recorded: Iterable[Mapping[str, Any]], config: RunConfig) -> Outco
         stack=config.stack,
         model=config.model,
         steps=config.steps,
-        policy_versions=tuple(versions_seen(run) if want.own_trainer else agreed_versions(run)),
+        policy_versions=tuple(versions_seen(run) if want.own_trainer else agreed_versions(run, want)),
         checks=tuple(checks),
         phases=_phases(run),
         survivors=tuple(

@@ -90,6 +90,11 @@ class ServiceContext:
         """Base URL, without a trailing slash, of what listens on the port of that name."""
         return f"http://{self.config.host}:{self.config.ports[port]}"
 
+    @property
+    def serving_url(self) -> str:
+        """Where the policy is sampled: the frontend, or in a control run the engine itself."""
+        return self.url(FRONTEND_PORT if self.config.serving == "dynamo" else engine_name(0))
+
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
         """A service's complete environment; `own` has the last word. One that names no GPU sees none."""
         own = {**visible((), self.caller), **own} if self.manifest.platform == "cuda" else own

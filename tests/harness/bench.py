@@ -24,11 +24,11 @@ CLEAN = ((), ())
 class Bench:
     """A stack of fakes in a folder, and what it told."""
 
-    def __init__(self, root: Path, engines: int = 1, deadlines: Deadlines | None = None) -> None:
+    def __init__(self, root: Path, engines: int = 1, deadlines: Deadlines | None = None, **config: object) -> None:
         room = PortRoom()
         self.leases = {name: room.free() for name in port_names(engines)}
         fakes.make_environment(root / ".venv-cpu")
-        changes = {} if deadlines is None else {"deadlines": deadlines}
+        changes = config if deadlines is None else {"deadlines": deadlines, **config}
         ports = {name: lease.port for name, lease in self.leases.items()}
         self.context: ServiceContext = fakes.context(root, ports=ports, engines=engines, **changes)
         self.events: list[BaseEvent] = []

@@ -9,7 +9,8 @@ import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.evidence import CHECKS, Check, Expectation, checks_of, evaluate, unjudged_checks
-from harness.evidence.command import UNTOLD, versions_seen
+from harness.evidence.command import versions_seen
+from harness.evidence.scope import UNTOLD
 from harness.evidence.timeline import Timeline
 from harness.report.verdict import judge_run
 from tests.harness.command_run import command_config, passing_command

@@ -18,7 +18,7 @@ from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
 from harness.errors import Interrupted, NotReadyError, ServiceDiedError, SmokestackError
 from harness.inspection import ObservationError
-from harness.observer import Observer
+from harness.observer import TIMED, WARM_UP, Observer
 from harness.topology import Topology, Worker
 
 PROMPT = [2, 41, 7]
@@ -48,6 +48,7 @@ class Served:
         self.url = server.url_for("").rstrip("/")
         self.paused: Any = False
         self.engine_label: Any = "3"
+        self.changing: list[str] = []
         self.sidecar_status = 200
         self.generated: dict[str, Any] = {"choices": [CHOICE], "prompt_logprobs": PROMPT_LOGPROBS}
         self.generate_status = 200
@@ -66,7 +67,7 @@ class Served:
             "/is_paused": lambda: (200, {"is_paused": self.paused}),
             "/start_weight_update": lambda: self.start_answer,
             "/finish_weight_update": lambda: (200, {}),
-            "/weight_info": lambda: (200, {"weight_version": self.engine_label}),
+            "/weight_info": lambda: (200, {"weight_version": self._label()}),
             "/engine/control/get_weight_version": lambda: (self.sidecar_status, {"weight_version": "2"}),
             "/engine/control/is_paused": lambda: (self.sidecar_status, {"is_paused": False}),
             "/inference/v1/generate": lambda: (self.generate_status, self.generated),
@@ -87,6 +88,9 @@ class Served:
 
         for path in answers:
             server.expect_request(path).respond_with_handler(handle)
+
+    def _label(self) -> Any:
+        return self.changing.pop(0) if self.changing else self.engine_label
 
     def _called(self) -> list[Any]:
         return self.contents if self.called[-1] == "smokestack_contents" else self.obeyed
@@ -305,3 +309,46 @@ class TestRequireNoOpenUpdate:
     def test_another_refusal_is_no_open_update(self, served: Served) -> None:
         served.start_answer = 500, {"error": {"message": "weight transfer is not configured"}}
         served.observer().require_no_open_update()
+
+
+class TestLabels:
+    def test_both_labels_and_the_state_are_asked_for_and_nothing_is_generated(self, served: Served) -> None:
+        [told] = served.observer().labels(1.0)
+        assert (told.engine_label, told.sidecar_label, told.paused) == ("3", "2", False)
+        assert "/inference/v1/generate" not in served.paths
+
+    def test_labels_of_two_moments_are_asked_for_again(self, served: Served) -> None:
+        served.changing = ["1", "2", "2"]
+        [told] = served.observer().labels(1.0)
+        assert told.engine_label == "2"
+        assert served.paths.count("/engine/control/get_weight_version") == 2
+
+    def test_what_is_not_told_is_none(self, served: Served) -> None:
+        served.sidecar_status = 503
+        [told] = served.observer().labels(1.0)
+        assert (told.engine_label, told.sidecar_label) == ("3", None)
+
+
+class TestAlone:
+    def test_an_engine_without_a_sidecar_is_asked_for_itself(self, served: Served) -> None:
+        worker = Worker("engine", "engine-0", served.url, "", "tiny", 1, 0)
+        alone = replace(served.observer(), topology=Topology((worker,)))
+        [engine] = alone.observe([], 0).engines
+        assert (engine.engine_label, engine.sidecar_label, engine.sidecar_paused) == ("3", None, None)
+        [told] = alone.labels(1.0)
+        assert told.sidecar_label is None
+        assert not [path for path in served.paths if path.startswith("/engine/control")]
+
+    def test_timed_requests_go_to_frontend_and_engine_in_turns_or_to_the_engine_alone(self, served: Served) -> None:
+        count = WARM_UP + TIMED
+        [alone] = served.observer().time_requests(PROMPT)
+        assert (alone.via, len(alone.seconds), len(served.asked)) == ("engine", TIMED, count)
+        other = served.url.replace("localhost", "127.0.0.1")
+        assert other != served.url, "the same server under another name stands for the frontend"
+        frontend, engine = replace(served.observer(), frontend_url=other).time_requests(PROMPT)
+        assert (frontend.via, engine.via) == ("frontend", "engine")
+        assert len(frontend.seconds) == len(engine.seconds) == TIMED
+        assert len(served.asked) == 3 * count
+        assert {(body["sampling_params"]["max_tokens"], tuple(body["token_ids"])) for body in served.asked} == {
+            (1, tuple(PROMPT))
+        }

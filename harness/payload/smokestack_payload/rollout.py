@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -45,10 +46,14 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One sampled answer. `logprobs` are the engine's, one for each of `token_ids` (the stop token included)."""
+    """One sampled answer. `logprobs` are the engine's, one for each of `token_ids` (the stop token included).
+
+    `seconds` is from its request, once it was its turn, to the whole answer.
+    """
 
     token_ids: list[int]
     logprobs: list[float]
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,9 @@ class Sampler:
         """A rollout, or the reason why there is none."""
         try:
             async with gate, asyncio.timeout(self.request_s):
+                begun = time.monotonic()
                 status, content = await self._read(client, self._body(prompt_ids, seed))
+                seconds = time.monotonic() - begun
         except TimeoutError:
             return f"ReadTimeout: no whole answer within {self.request_s:g} s"
         except httpx.HTTPError as error:
@@ -132,7 +139,7 @@ class Sampler:
         if not 200 <= status < 300:
             return f"status {status}: {shown}{self.carried.refusal(status)}"
         try:
-            return parse_rollout(decode(content), self.vocab_size)
+            return replace(parse_rollout(decode(content), self.vocab_size), seconds=seconds)
         except ValueError as error:
             return f"answer not understood ({self.carried.shown(str(error), REASON_SHOWN)}): {shown}"
 

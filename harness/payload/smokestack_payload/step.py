@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,7 +12,7 @@ from typing import Any
 
 from smokestack_payload.learner import Learner, Sample
 from smokestack_payload.policy import Policy
-from smokestack_payload.rollout import Prompt, RolloutBatch
+from smokestack_payload.rollout import Prompt, Rollout, RolloutBatch
 from smokestack_payload.sabotage import sampler_of
 from smokestack_payload.settings import Plan, TrainerSettings
 
@@ -60,6 +62,7 @@ class Stepper:
             "errors": batch.errors,
             "rewards": _summary(prompts, rewards),
             "mismatch": asdict(result.mismatch),
+            "answers": [_answer(rollout) for group in batch.groups for rollout in group],
             "seconds": {"rollout": sampled - begun, "train": time.monotonic() - sampled},
         }
 
@@ -79,6 +82,14 @@ class Stepper:
             groups.append([Sample(prompt.ids, rollout.token_ids, rollout.logprobs) for rollout in kept])
             rewards.append([self._policy.task.reward(prompt.problem, text) for text in texts])
         return groups, rewards
+
+
+def _answer(rollout: Rollout | None) -> dict[str, Any] | None:
+    """What names one rollout's tokens, and how long it took; None for one that failed."""
+    if rollout is None:
+        return None
+    digest = hashlib.sha256(json.dumps(rollout.token_ids).encode()).hexdigest()
+    return {"tokens_sha256": digest, "tokens": len(rollout.token_ids), "seconds": rollout.seconds}
 
 
 def _summary(prompts: list[Prompt], rewards: list[list[float]]) -> dict[str, Any]:
