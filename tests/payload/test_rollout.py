@@ -10,6 +10,7 @@ import pytest
 from conftest import FakeEngine
 from smokestack_payload.errors import RolloutError
 from smokestack_payload.rollout import OPEN_PROMPT_TOKENS, ROUTE, Prompt, Rollout, Sampler, parse_rollout
+from smokestack_payload.step import _answer
 from smokestack_payload.tasks import DIGITS
 
 MakeEngine = Callable[[], FakeEngine]
@@ -52,6 +53,7 @@ def test_a_step_asks_for_every_sample_with_a_seed_of_its_own(make_engine: MakeEn
     batch = sampler(frontend.url).sample(PROMPTS, 3, seed=100)
     assert batch.groups == [[Rollout([23, 257], [-0.5, -0.25])] * 3] * 2
     assert batch.errored == 0
+    assert all(rollout and 0 < rollout.seconds < 5 for group in batch.groups for rollout in group)
     bodies = [body for _, body in frontend.calls]
     assert sorted(body["sampling_params"]["seed"] for body in bodies) == list(range(100, 106))
     assert sorted(body["token_ids"] for body in bodies) == sorted([prompt.ids for prompt in PROMPTS] * 3)
@@ -133,3 +135,11 @@ def test_long_prompts_are_not_all_under_way_at_once(make_engine: MakeEngine) -> 
 def test_an_answer_without_one_logprob_a_token_is_refused(broken: Any) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         parse_rollout(broken, 261)
+
+
+def test_the_same_tokens_have_the_same_name_and_others_another() -> None:
+    names = [_answer(Rollout(tokens, [-0.5] * len(tokens))) for tokens in ([1, 23], [1, 23], [12, 3], [1])]
+    digests = [name["tokens_sha256"] for name in names if name is not None]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+    assert _answer(None) is None

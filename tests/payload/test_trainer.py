@@ -158,6 +158,9 @@ def test_the_whole_protocol_in_order(
             assert (step["rollouts"], step["errored"]) == (4, 0)
             assert all(sorted(group["rewards"]) == [0.0, 1.0] for group in step["rewards"]["groups"])
             assert step["grad_norm"] > 0
+            assert [each["tokens"] for each in step["answers"]].count(0) == 0
+            assert sum(each["tokens"] for each in step["answers"]) == step["tokens"]
+            assert all(each["seconds"] > 0 for each in step["answers"])
         refit = trainer.next()
         assert (refit["kind"], refit["version"]) == ("refit", version), refit
         assert refit["bytes"] == ready["bytes"]
