@@ -86,7 +86,7 @@ class Request:
             run_dir=options.get("run_dir"),
             keep_up=options.get("keep_up", False),
             sabotage=options.get("sabotage"),
-            control=_control(options),
+            control=_control(options, engines),
             trainer=_own_trainer(options, PROJECT_ROOT / f".venv-{stack}"),
             dry_run=args.dry_run,
             json=args.json,
@@ -121,9 +121,15 @@ def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict
     return chosen
 
 
-def _control(options: Mapping[str, Any]) -> ControlKind | None:
+def _control(options: Mapping[str, Any], engines: Sequence[int]) -> ControlKind | None:
     """What `--control` asks for. Raises UsageError beside an option that excludes it."""
     kind: ControlKind | None = options.get("control")
+    if kind is not None and len(engines) > 1:
+        raise UsageError(
+            f"--control {kind} compares one engine",
+            expected="one engine: nothing but Dynamo spreads requests over several",
+            found=f"{len(engines)} engines",
+        )
     reasons = {
         "trainer": "a command tells nothing that could be compared",
         "sabotage": "a run that has to fail needs no control",

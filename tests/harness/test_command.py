@@ -284,6 +284,17 @@ class TestEnvironment:
             "SMOKESTACK_MODEL": "tiny",
         }
 
+    def test_on_gpus_it_sees_the_trainers_alone(self, desk: Desk) -> None:
+        context = desk.bench.context
+        config = context.config.model_copy(update={"platform": "cuda", "gpus": ("0", "1")})
+        manifest = context.manifest.model_copy(update={"platform": "cuda"})
+        spec = command_service.spec(
+            ServiceContext(config, manifest, {"CUDA_VISIBLE_DEVICES": "0,1"}),
+            python("pass", Path("/")),
+            desk.bench.stack.topology.workers,
+        )
+        assert spec.env["CUDA_VISIBLE_DEVICES"] == "1"
+
     def test_a_key_comes_with_the_name_of_its_variable(self, desk: Desk) -> None:
         context, workers = desk.bench.context, desk.bench.stack.topology.workers
         keyed = ServiceContext(

@@ -263,6 +263,10 @@ class TestRequest:
             Request.from_args(build_parser().parse_args(["smoke", "--control", "plain-vllm", *other]))
         assert other[0] in caught.value.what
 
+    def test_several_engines_have_no_control(self) -> None:
+        with pytest.raises(UsageError, match="compares one engine"):
+            Request.from_args(build_parser().parse_args(["smoke", "--control", "plain-vllm", "--engines", "2"]))
+
     def test_it_reaches_the_request(self) -> None:
         asked = Request.from_args(build_parser().parse_args(["smoke", "--control", "plain-vllm"]))
         assert (asked.control, asked.serving) == ("plain-vllm", "dynamo")
