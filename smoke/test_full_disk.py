@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from smoke.runner import harness, processes_of
+from tests.small_disk import small_disk
 
-ROOM = "size=100k"
+ROOM = "100k"
 """More than the install's logs take, less than those of a started stack."""
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, too small for a run."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", ROOM, "tmpfs", str(folder)]
-    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"this machine lets nobody mount a small file system: {mounted.stderr.strip()}")
-    try:
+@pytest.fixture(name="small_disk")
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """Too small for a run."""
+    with small_disk(tmp_path / "small", ROOM) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_run_on_a_full_disk_says_so_and_leaves_nothing(small_disk: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from fixture_project import Project, contents
 
+from tests.small_disk import small_disk
 from tests.sources import repositories
 from tests.sources.repositories import Repository
 
@@ -127,22 +128,11 @@ def test_a_machine_without_the_toolchain(fresh: Project, tmp_path: Path) -> None
 # F23
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, with room for everything until a test fills it."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"this machine lets nobody mount a small file system: {mounted.stderr.strip()}")
-    try:
+@pytest.fixture(name="small_disk")
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """With room for everything until a test fills it."""
+    with small_disk(tmp_path / "small", "300m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(disk: Path, leaving: int) -> Path:
