@@ -50,6 +50,9 @@ class TrainerChannel:
         self._queue: queue.Queue[Event | None] = queue.Queue()
         self._heard: deque[Event | None] = deque()
         self._reader: threading.Thread | None = None
+        self._unsent = b""
+        # A trainer that does not read must not hold up whoever looks after the run.
+        os.set_blocking(self._commands_write, False)
         self._closed = False
         self._fault: Event | None = None
         self.ended = False
@@ -60,15 +63,16 @@ class TrainerChannel:
         self._reader = threading.Thread(target=self._read, name="trainer-events", daemon=True)
         self._reader.start()
 
-    def send(self, command: Event) -> None:
-        try:
-            os.write(self._commands_write, json.dumps(command).encode() + b"\n")
-        except BrokenPipeError:
-            raise TrainingError(
-                "the trainer closed its command pipe",
-                expected=f"it accepts the command {command.get('command')!r}",
-                found="the reading end is closed",
-            ) from None
+    def put(self, command: Event) -> None:
+        """Have a command sent; `sent` tells when the pipe has taken all of it."""
+        self._unsent += json.dumps(command).encode() + b"\n"
+
+    def sent(self) -> bool:
+        """Write what the pipe takes now. Whether nothing is left; raises BrokenPipeError when nobody will read it."""
+        with suppress(BlockingIOError):
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._commands_write, self._unsent) :]
+        return not self._unsent
 
     def hear(self, emit: Callable[[Event], None]) -> None:
         """Take what has arrived and record it, whoever is waiting for what. `ended` is true after the last of it."""
@@ -171,7 +175,7 @@ class Follower:
 
         A step is bounded twice by the trainer: its rollouts, and then its computation.
         """
-        self.channel.send(plan.command())
+        self._send(plan.command())
         self._expect("transfer.initialised", self.deadlines.rendezvous_s)
         for version in range(steps + 1):
             if version:
@@ -180,7 +184,7 @@ class Follower:
             self._expect("weights", self.deadlines.step_s, field="version", value=version)
             self._expect("probe", self.deadlines.step_s, field="version", value=version)
             self.observe(version)
-            self.channel.send({"command": "continue", "version": version})
+            self._send({"command": "continue", "version": version})
         self._rehearse()
         self._expect("trainer.done", self.deadlines.request_s)
 
@@ -189,7 +193,29 @@ class Follower:
         for stage in get_args(Stage):
             self._expect("perturbation", self.deadlines.refit_s, field="stage", value=stage)
             self.observe_stage(stage)
-            self.channel.send({"command": "continue", "stage": stage})
+            self._send({"command": "continue", "stage": stage})
+
+    def _send(self, command: Event) -> None:
+        """Its name alone is told of a command that is not taken: a plan carries an API key."""
+        name, seconds = command["command"], self.deadlines.request_s
+        self.channel.put(command)
+        try:
+            if Vigil(self.clock, self.watch).until(self.channel.sent, seconds):
+                return
+        except BrokenPipeError:
+            raise TrainingError(
+                "the trainer closed its command pipe",
+                expected=f"it accepts the command {name!r}",
+                found="the reading end is closed",
+                log=self.log,
+            ) from None
+        raise TrainingError(
+            "the trainer does not read its commands",
+            expected=f"it takes the command {name!r} within {seconds:g} s",
+            found="the pipe is full",
+            hint="see the trainer's log; it may be stopped",
+            log=self.log,
+        )
 
     def _expect(self, kind: str, seconds: float, *, field: str | None = None, value: object = None) -> Event:
         event = self._next(kind, max(seconds * BACKSTOP_RATIO, seconds + BACKSTOP_S))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -251,4 +251,33 @@ def test_a_closed_command_pipe_is_named(trainer: Scripted) -> None:
     os.close(trainer.commands_fd)
     trainer.commands_fd = os.open(os.devnull, os.O_RDONLY)
     with pytest.raises(TrainingError, match="closed its command pipe"):
-        trainer.channel.send({"command": "stop"})
+        trainer.follower().train(PLAN, steps=1)
+
+
+BULKY = replace(PLAN, headers={"Authorization": "Bearer sk-" + "x" * (1 << 18)})
+"""More than a pipe takes at once."""
+
+
+def test_a_trainer_that_does_not_read_is_waited_for_within_the_limit(trainer: Scripted) -> None:
+    with pytest.raises(TrainingError, match="does not read its commands") as caught:
+        trainer.follower(request_s=7.0).train(BULKY, steps=1)
+    assert caught.value.expected == "it takes the command 'plan' within 7 s"
+    assert 7.0 <= trainer.clock.now < 8.0
+    assert "sk-" not in str(caught.value)
+
+
+def test_a_trainer_that_dies_instead_of_reading_is_named_at_once(trainer: Scripted) -> None:
+    trainer.clock.at[2.0] = lambda: setattr(trainer, "dead", True)
+    with pytest.raises(ServiceDiedError, match="trainer died"):
+        trainer.follower(request_s=7.0).train(BULKY, steps=1)
+    assert trainer.clock.now < 3.0
+
+
+def test_a_command_that_the_pipe_takes_in_parts_arrives_whole(trainer: Scripted) -> None:
+    arrived = bytearray()
+    trainer.channel.put(BULKY.command())
+    while not trainer.channel.sent():
+        arrived += os.read(trainer.commands_fd, 1 << 16)
+    while not arrived.endswith(b"\n"):
+        arrived += os.read(trainer.commands_fd, 1 << 16)
+    assert json.loads(arrived) == BULKY.command()
