@@ -72,6 +72,12 @@ class TestAdmin:
         with pytest.raises(AdminError, match="refused"):
             post(engine.url, "/resume", 2.0)
 
+    @pytest.mark.parametrize("body", [b"", b"OK", b"<html>welcome</html>", b"null", b"[]", b"true", b'{"success": tr'])
+    def test_a_success_without_a_json_object_is_nobodys_of_whom_it_is_asked(self, body: bytes) -> None:
+        with peer(saying(body)) as url, pytest.raises(AdminError, match="no answer of an engine") as caught:
+            post(url, "/resume", 2.0)
+        assert caught.value.status == 200
+
     def test_a_servers_text_is_cleaned_and_holds_no_key(self, make_engine: MakeEngine) -> None:
         engine = make_engine()
         engine.on("/resume", lambda _: (500, f"\x1b[31mBearer {KEY}\x1b[0m\x07 was\r\nsent\u202e"))

@@ -41,7 +41,11 @@ class EngineAdmin:
         self._client = httpx.Client(headers=carried.all(), **CLIENT_OPTIONS)
 
     def post(self, path: str, timeout_s: float, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
-        """The answer's JSON, None when it has none. Raises AdminError for anything but a success."""
+        """The answer's JSON object. Raises AdminError for anything but a success.
+
+        Each route that is asked here answers a success with one, in vLLM's Rust front end as in its Python server: a
+        page or an empty body with status 200 comes from somebody else, who has done nothing.
+        """
         url = self.address.admin_url + path
         try:
             status, content = self._read(url, timeout_s, body, params)
@@ -54,7 +58,10 @@ class EngineAdmin:
         try:
             answer = decode(content)
         except ValueError:
-            return None
+            answer = None
+        if not isinstance(answer, dict):
+            told = self._carried.shown(content) or "an empty body"
+            raise AdminError(url, status, f"no answer of an engine, which is a JSON object: {told}")
         if says_error(answer):
             raise AdminError(url, status, f"refused: {self._carried.shown(content)}")
         return answer
