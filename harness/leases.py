@@ -32,21 +32,25 @@ class _Listing(BaseModel):
     leases: tuple[_Lease, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Leases:
-    """The leases that etcd had when the stack was ready."""
+    """The leases that etcd had whenever `note` was called: as services became ready, and with the whole stack."""
 
     etcd_url: str
-    held: frozenset[str]
+    held: frozenset[str] = frozenset()
+    answered: bool = False
+    """Whether etcd ever told: one that never did has no silence to be named."""
 
-    @classmethod
-    def of(cls, etcd_url: str) -> Leases:
-        """Those of now; none where etcd does not tell."""
-        return cls(etcd_url, _listed(etcd_url) or frozenset())
+    def note(self) -> None:
+        """Remember those of now; nothing where etcd does not tell."""
+        now = _listed(self.etcd_url)
+        if now is not None:
+            self.held |= now
+            self.answered = True
 
     def loss(self) -> str | None:
-        """What has become of them, for people; None while all are there, or none was known."""
-        if not self.held:
+        """What has become of them, for people; None while all are there, or etcd never told of any."""
+        if not self.answered:
             return None
         now = _listed(self.etcd_url)
         if now is None:

@@ -16,14 +16,12 @@ from harness.config import ControlKind
 from harness.control import with_control
 from harness.errors import DoctorError, during_training
 from harness.events import Phase, Teardown
-from harness.leases import Leases
 from harness.report import environment as machine
 from harness.report import junit
 from harness.report.console import Console
 from harness.report.stream import print_document
 from harness.report.verdict import Outcome, judge_run, unjudged
 from harness.request import Request
-from harness.services.context import ETCD_PORT
 from harness.session import Session, opened
 from harness.stack import Stack
 from harness.standing import StandingStack, forget
@@ -110,10 +108,10 @@ class SmokeRun:
             stack = self.stack = new_stack(self.session, manifest, meanwhile=self.trainer.hear)
             self.trainer.launch(stack, manifest, model)
             stack.start()
-            first_generation(self.session, observer_of(self.session, stack))
-            self.trainer.follow(stack)
-        leases = Leases.of(stack.context.url(ETCD_PORT))
-        with phase(self.session, "train"), during_training(), leases.naming_loss():
+            with stack.leases.naming_loss():
+                first_generation(self.session, observer_of(self.session, stack))
+                self.trainer.follow(stack)
+        with phase(self.session, "train"), during_training(), stack.leases.naming_loss():
             self.trainer.train(stack)
 
     def _tear_down(self) -> None:

@@ -13,13 +13,23 @@ from typing import Literal
 from harness.clock import Clock, Deadline
 from harness.discovery import complete_topology, require_same
 from harness.ending import Stopped, never
-from harness.events import BaseEvent, Failure, Listening, Note, Processes, ServiceStarted
+from harness.errors import SmokestackError
+from harness.events import BaseEvent, Failure, Listening, Note, Processes, ServiceReady, ServiceStarted
 from harness.exposure import Exposure
+from harness.leases import Leases
 from harness.plain import PlainStartup
 from harness.process import Process
 from harness.proctable import ProcessTable, read_boot_id
 from harness.services import frontend
-from harness.services.context import ETCD, FRONTEND, FRONTEND_PORT, ServiceContext, engine_name, sidecar_name
+from harness.services.context import (
+    ETCD,
+    ETCD_PORT,
+    FRONTEND,
+    FRONTEND_PORT,
+    ServiceContext,
+    engine_name,
+    sidecar_name,
+)
 from harness.services.spec import ServiceSpec
 from harness.shm import SharedMemory
 from harness.standing import Owner, StandingService, StandingStack
@@ -61,6 +71,7 @@ class Stack:
         self._watch = Watch(clock, emit)
         self._shared_memory = SharedMemory()
         self._exposure = Exposure()
+        self.leases = Leases(context.url(ETCD_PORT))
         self._noted_at = clock.monotonic()
         self._topology: Topology | None = None
 
@@ -90,12 +101,20 @@ class Stack:
         for name in engines:
             self._watch.attend(name)
         make = Startup if self.context.config.serving == "dynamo" else PlainStartup
-        startup = make(self.context, clock=self._clock, launch=self.launch, watch=self.watch, emit=self._emit)
-        self._topology = startup.run()
+        startup = make(self.context, clock=self._clock, launch=self.launch, watch=self.watch, emit=self._emit_start)
+        with self.leases.naming_loss():
+            self._topology = startup.run()
+        self.leases.note()
         for name in engines:
             self._watch.guard(name)
         self._note_shared_memory()
         return self._topology
+
+    def _emit_start(self, event: BaseEvent) -> None:
+        """A service that has become ready has its lease, which it may lose before the others are."""
+        self._emit(event)
+        if isinstance(event, ServiceReady):
+            self.leases.note()
 
     def launch(self, spec: ServiceSpec) -> Process:
         """Start one more service (the trainer); it is watched and stopped with the others."""
@@ -113,7 +132,12 @@ class Stack:
 
     def watch(self) -> None:
         """Raise ServiceDiedError if a service has ended, or an engine's inner process has ended or stands still."""
-        self._meanwhile()
+        try:
+            self._meanwhile()
+        except SmokestackError:
+            # Who fails may only have met the end of another process, which says more.
+            self._watch.look()
+            raise
         self._watch.look()
         if self._clock.monotonic() - self._noted_at >= NOTE_INTERVAL_S:
             self._note_shared_memory()

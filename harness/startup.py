@@ -122,8 +122,13 @@ class Startup:
         return ours
 
     def _port_taken(self) -> tuple[str, str, Listener] | None:
-        """(service, port's name, holder) of a port of ours on which a foreign program listens."""
+        """(service, port's name, holder) of a port of ours on which a foreign program listens.
+
+        A service that a signal ended did not end for its port: whoever listens there came after it.
+        """
         for name, process in self._launched.items():
+            if (process.poll() or 0) < 0:
+                continue
             own = [row.pid for row in process.snapshot()]
             for port_name, port in process.spec.ports.items():
                 holder = intruder(port, own)

@@ -3,7 +3,7 @@
 Called as `fake_service.py {etcd|vllm-rs|python} <the real program's arguments>` in the run's scratch folder. Files
 there change its ways: `die-<service>` makes it end at once; `foreign-worker` adds a stranger's engine to discovery;
 `replaced-worker` gives a worker another instance id; `busy-discovery` answers nothing while it is there.
-`GET /spawn` of the engine starts one more inner process.
+`lease-<id>` is a lease that etcd tells of. `GET /spawn` of the engine starts one more inner process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ def serve(port: int, answers: dict[str, object]) -> threading.Thread:
 
 
 def etcd() -> None:
-    serve(int(option("--listen-client-urls").rpartition(":")[2]), {"/health": {"health": "true"}})
+    def leases() -> dict[str, object]:
+        return {"leases": [{"ID": path.name.removeprefix("lease-")} for path in Path().glob("lease-*")]}
+
+    answers = {"/health": {"health": "true"}, "/v3/lease/leases": leases}
+    serve(int(option("--listen-client-urls").rpartition(":")[2]), answers)
 
 
 def engine() -> None:

@@ -13,9 +13,17 @@ import httpx
 import psutil
 import pytest
 
+from harness.clock import SteadyClock
 from harness.config import Deadlines
-from harness.errors import DiscoveryError, InstallError, NotReadyError, ServiceDiedError
-from harness.events import ServiceExited, ServiceReady
+from harness.errors import (
+    DiscoveryError,
+    InstallError,
+    NotReadyError,
+    ServiceDiedError,
+    SmokestackError,
+    TrainingError,
+)
+from harness.events import BaseEvent, ServiceExited, ServiceReady, ServiceStarted
 from harness.events import Topology as TopologyEvent
 from harness.evidence.exposure import exposed
 from harness.process import Process
@@ -67,6 +75,21 @@ class TestStart:
             assert f"pid {os.getpid()}" in str(caught.value)
             bench.stack.stop()
 
+    def test_whoever_took_the_place_of_a_killed_service_took_no_port_from_it(self, bench: Bench) -> None:
+        listening: list[socket.socket] = []
+
+        def replace(event: BaseEvent) -> None:
+            if isinstance(event, ServiceStarted) and event.service == "frontend":
+                psutil.Process(event.pid).kill()
+                until("its end", lambda: psutil.Process(event.pid).status() == psutil.STATUS_ZOMBIE)
+                listening.append(socket.create_server(("127.0.0.1", bench.context.config.ports["frontend"])))
+
+        bench.stack = Stack(bench.context, clock=SteadyClock(), emit=replace)
+        with pytest.raises(ServiceDiedError, match="frontend was replaced") as caught:
+            bench.stack.start()
+        listening.pop().close()
+        assert f"pid {os.getpid()}" in str(caught.value)
+
     def test_a_strangers_engine_in_discovery_is_refused(self, bench: Bench) -> None:
         bench.tell("foreign-worker")
         with pytest.raises(DiscoveryError, match="did not start"):
@@ -117,7 +140,57 @@ class TestExposure:
         assert leftovers(bench.stack.stop()) == CLEAN
 
 
+class TestLeases:
+    """What etcd is asked when something ends: also before the stack is ready."""
+
+    def test_one_that_is_lost_while_the_stack_starts_is_named(self, bench: Bench) -> None:
+        bench.tell("lease-7")
+
+        def lose_it(event: BaseEvent) -> None:
+            if isinstance(event, ServiceReady) and event.service == "engine-0":
+                (bench.context.config.tmp_dir / "lease-7").unlink()
+                bench.tell("die-dynamo.vllm.sidecar")
+
+        bench.stack = Stack(bench.context, clock=SteadyClock(), emit=lose_it)
+        with pytest.raises(ServiceDiedError, match=r"sidecar-0 ended .*; lease lost: 1 of the 1 leases"):
+            bench.stack.start()
+
+    def test_one_that_came_with_the_last_service_is_known(self, bench: Bench) -> None:
+        bench.tell("lease-7")
+        bench.stack.start()
+        assert bench.stack.leases.held == {"7"}
+        (bench.context.config.tmp_dir / "lease-7").unlink()
+        with pytest.raises(NotReadyError, match="no worker; lease lost"), bench.stack.leases.naming_loss():
+            raise NotReadyError("no worker")
+
+    def test_the_end_of_etcd_itself_is_named_as_such(self, bench: Bench) -> None:
+        bench.tell("die-etcd")
+        with pytest.raises(ServiceDiedError) as caught:
+            bench.stack.start()
+        assert caught.value.what == "etcd ended although it should run"
+
+
 class TestWatch:
+    @pytest.mark.parametrize("killed", [False, True])
+    def test_the_end_of_a_process_is_named_rather_than_what_somebody_met_of_it(
+        self, killed: bool, bench: Bench
+    ) -> None:
+        told: list[SmokestackError] = []
+
+        def hear() -> None:
+            if told:
+                raise told[0]
+
+        bench.stack = Stack(bench.context, clock=SteadyClock(), emit=bench.events.append, meanwhile=hear)
+        bench.stack.start()
+        if killed:
+            core = psutil.Process(bench.core())
+            core.kill()
+            until("its end", lambda: core.status() == psutil.STATUS_ZOMBIE)
+        told.append(TrainingError("rollouts failed"))
+        with pytest.raises(ServiceDiedError if killed else TrainingError):
+            bench.stack.watch()
+
     def test_a_healthy_stack_passes(self, bench: Bench) -> None:
         bench.stack.start()
         bench.stack.watch()
