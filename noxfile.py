@@ -178,8 +178,11 @@ def test(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """The reported faults, provoked on the real CPU stack; `-- --write` puts the numbers into docs/reliability.md."""
-    tool(session, "-m", "pytest", "-m", "faults", "smoke/faults", *session.posargs)
+    """The reported faults, provoked on the real CPU stack; `-- --write` puts the numbers into docs/reliability.md.
+
+    Two runs side by side: most of a run is waiting for imports that keep one core busy.
+    """
+    tool(session, "-m", "pytest", "-m", "faults", "-n", "2", "smoke/faults", *session.posargs)
 
 
 @nox.session

@@ -1,20 +1,44 @@
 """Fixtures of the fault suite: a run on a stage, its effect on bystanders, and the record of what was found.
 
-`--write` puts the numbers into docs/reliability.md.
+`--write` puts the numbers into docs/reliability.md: of the whole suite, whatever came of it, and of nothing less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from smoke.bystanders import Bystanders
-from smoke.faults.record import Record, write
+from smoke.faults.page import write
+from smoke.faults.record import Injection, Record
 from smoke.faults.stage import Stage
+from smoke.runner import processes_of, read_events
 
-RECORD = pytest.StashKey[Record]()
+INJECTION = "injection"
+FOLDER = Path(__file__).parent
+
+
+class Collector:
+    """Gathers what the tests report, also from other processes: `-n` runs them in several."""
+
+    def __init__(self) -> None:
+        self.record = Record()
+        self.tests: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.tests.add(report.nodeid)
+        if report.when == "teardown":
+            found = [value for name, value in report.user_properties if name == INJECTION]
+            self.record.injections += [Injection(**value) for value in found if isinstance(value, dict)]
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """A suite that was broken off, or a test that came to no fault, makes no page."""
+        ended = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+        if ended and 0 < len(self.record.injections) == len(self.tests):
+            write(self.record)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,18 +46,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RECORD] = Record()
+    if not config.getoption("--write") or hasattr(config, "workerinput"):
+        return
+    option, paths = config.option, [Path(one).resolve() for one in config.args]
+    if (paths, option.markexpr, option.keyword, option.maxfail) != ([FOLDER], "faults", "", 0):
+        raise pytest.UsageError(f"--write needs the whole suite: {FOLDER.name}, without -k, without -x")
+    config.pluginmanager.register(Collector())
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    record = session.config.stash[RECORD]
-    if session.config.getoption("--write") and record.injections:
-        write(record)
-
-
-@pytest.fixture(scope="session")
-def record(request: pytest.FixtureRequest) -> Record:
-    return request.config.stash[RECORD]
+@pytest.fixture
+def record(request: pytest.FixtureRequest) -> Iterator[Record]:
+    """What this test provokes; it travels with the test's report."""
+    made = Record()
+    yield made
+    request.node.user_properties.extend((INJECTION, asdict(one)) for one in made.injections)
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +70,8 @@ def bystanders_are_left_alone(bystanders: Bystanders) -> Iterator[None]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
-    """Starts a run; what a failed test leaves of it is ended."""
+def stage(tmp_path: Path, record: Record) -> Iterator[Callable[..., Stage]]:
+    """Starts a run; what a failed test leaves of it is ended, and what even that leaves is counted."""
     made: list[Stage] = []
 
     def start(*options: str) -> Stage:
@@ -55,3 +81,7 @@ def stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     yield start
     for one in made:
         one.end()
+        left = processes_of(read_events(one.run.run_dir))
+        if left and record.injections:
+            record.injections[-1].survivors = max(record.injections[-1].survivors, len(left))
+        assert not left, left

@@ -11,15 +11,17 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import psutil
 
-from smoke.runner import Command, read_events, wait_until
+from harness.rundir import EVENTS_FILE
+from smoke.runner import Command, wait_until
 
 Phase = Literal["starting", "idle", "rollouts", "refit"]
 PHASES: tuple[Phase, ...] = ("starting", "idle", "rollouts", "refit")
@@ -37,14 +39,27 @@ class Stage:
 
     run: Command
     held: psutil.Process | None = None
+    _events: list[dict[str, Any]] = field(default_factory=list)
+    _read: int = 0
 
     @classmethod
     def of(cls, run_dir: Path, *options: str) -> Stage:
         return cls(Command("smoke", *options, run_dir=run_dir))
 
     def seen(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
-        events = [event for event in read_events(self.run.run_dir) if event["kind"] == kind]
+        events = [event for event in self.events() if event["kind"] == kind]
         return [event for event in events if fields.items() <= event.items()]
+
+    def events(self) -> list[dict[str, Any]]:
+        """All so far. Each line is parsed once: this is asked all the time, on cores that the run needs."""
+        path = self.run.run_dir / EVENTS_FILE
+        if path.is_file():
+            with path.open("rb") as stream:
+                stream.seek(self._read)
+                whole, end, _ = stream.read().rpartition(b"\n")
+            self._read += len(whole) + len(end)
+            self._events += [json.loads(line) for line in whole.splitlines()]
+        return self._events
 
     def wait_for(self, kind: str, seconds: float = 240.0, **fields: Any) -> dict[str, Any]:
         """The first such event. A run that ends before it is no run to try anything on."""
@@ -109,7 +124,7 @@ class Stage:
         """The trainer samples from the moment it may continue after a version's observation until its next step."""
 
         def sampling() -> bool:
-            kinds = [str(e["kind"]) for e in read_events(self.run.run_dir) if e["kind"] in CYCLE]
+            kinds = [str(event["kind"]) for event in self.events() if event["kind"] in CYCLE]
             return kinds[-1] == "observed"
 
         known = len(self.seen("observed"))
@@ -134,6 +149,15 @@ class Stage:
         wait_until(caught, "the trainer in the wanted moment", 60)
         self.held = trainer
 
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """The harness stands still: what happens meanwhile it has not seen, and what fails stays as it is."""
+        self.run.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.run.send(signal.SIGCONT)
+
     def let_go(self) -> None:
         """Let a held trainer go on, as it would have."""
         if self.held is not None:
@@ -152,7 +176,7 @@ class Stage:
     def end(self) -> None:
         """For a test that failed half-way: ask the run to end, and let it."""
         self.let_go()
-        if self.still_running():
+        if self.run.process.returncode is None:
             self.run.send(signal.SIGCONT)
             self.run.send(signal.SIGTERM)
             self.run.wait(90)
@@ -182,6 +206,14 @@ class Replica:
                 stderr=out,
                 start_new_session=True,
             )
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Also while nobody has asked for its exit status yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def kill_tree(leader: psutil.Process) -> None:

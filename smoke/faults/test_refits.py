@@ -9,8 +9,8 @@ import pytest
 
 from smoke.faults.outcome import complete, ended
 from smoke.faults.record import Record
-from smoke.faults.stage import Stage
-from smoke.runner import Outcome
+from smoke.faults.stage import Stage, has_ended
+from smoke.runner import Outcome, wait_until
 
 pytestmark = pytest.mark.faults
 REFIT_S = 20.0
@@ -31,8 +31,15 @@ def test_an_update_that_fails_poisons_the_engine(
 ) -> None:
     run = stage("--steps", "1", "--sabotage", sabotage, "--refit-timeout", str(REFIT_S))
     injection = record.begin(fault, f"refit 1, {sabotage}")
-    run.wait_for("step", step=1)
-    outcome = ended(run, injection, within=REFIT_S + 5, status=40, kinds={"refit"}, says=says)
+    began = run.wait_for("step", step=1)["t"]
+    with run.unwatched():
+        # The engine as the trainer left it, before the run ends it.
+        wait_until(lambda: has_ended(run.leader("trainer")), "the trainer's end", REFIT_S + 5)
+        assert run.paused(), "not resumed"
+        assert run.ask("GET", "engine-0", "/weight_info").json() == {"weight_version": "0"}
+    run.wait_for("trainer.error", 5)
+    told = run.seen("trainer.error")[0]["t"] - began
+    outcome = ended(run, injection, within=REFIT_S + 5, status=40, kinds={"refit"}, says=says, seconds=told)
     failure = outcome.verdict["failure"]
     assert "left paused, not to be used again: http://127.0.0.1:" in failure["what"]
     assert failure["log"], "the log of who failed is named"
