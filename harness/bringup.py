@@ -15,6 +15,7 @@ from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.errors import NotReadyError
 from harness.events import BaseEvent, Phase, PhaseName, ServiceReady, ServiceStarted, Topology
+from harness.fitness import require_bearable
 from harness.gpus import assigned
 from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
 from harness.models import ModelChoice
@@ -86,6 +87,8 @@ def make_model(session: Session, manifest: Manifest, *, warm: bool = False) -> M
         model_dir=serve,
         served_model_name=served_name(session.request.model, serve, dialect_named(manifest.dialect)),
     )
+    for remark in require_bearable(session.config):
+        session.warn(remark)
     return made
 
 
@@ -148,6 +151,7 @@ def observer_of(session: Session, stack: Stack) -> Observer:
 
 def first_generation(session: Session, observer: Observer) -> None:
     """The last part of being ready: one real answer through the frontend. Raises NotReadyError without one."""
+    observer.require_world_sizes()
     observer.require_unpaused()
     observer.require_no_open_update()
     answer = observer.generate("before")

@@ -21,19 +21,22 @@ from typing import Any
 from harness.bringup import served_name
 from harness.clock import Deadline, InterruptibleClock
 from harness.config import RunConfig
-from harness.configured import configured_topology
+from harness.configured import configured_topology, expected_engines
 from harness.dialect import dialect_named
 from harness.ending import never
+from harness.events import Worker
 from harness.gpus import assigned
 from harness.manifest import Manifest
 from harness.ports import PortRoom, port_names
 from harness.provision import Provisioner
+from harness.ranks import ranks, table
 from harness.request import Request, require_platform
 from harness.services import command as own_trainer
 from harness.services import engine, etcd, frontend, sidecar, trainer
 from harness.services.context import TRAINER, ServiceContext
 from harness.services.spec import ServiceSpec
 from harness.signals import InterruptSignals
+from harness.topology import topology_event
 
 RUN, SCRATCH, RECIPE = "<run>", "<scratch>", "<recipe>"
 MADE = {"tiny": "base", "smollm2": "float32"}
@@ -56,14 +59,22 @@ def show(request: Request, *, train: bool) -> None:
     answer = _preview(request)
     manifest = Manifest.model_validate(answer["manifest"])
     require_platform(request.platform, manifest.platform, manifest.stack)
-    commands = _commands(request, manifest, train=train)
+    context = _context(request, manifest, train=train)
+    commands = _commands(request, context, train=train)
+    workers = _group(context)
     if request.json:
-        document = {"build": answer["would"], "commands": [vars(command) for command in commands]}
+        document: dict[str, Any] = {
+            "build": answer["would"],
+            "commands": [vars(command) for command in commands],
+            "ranks": ranks(workers),
+        }
         if request.control is not None:
             document["control"] = [command.service for command in commands if _is_of_control(command)]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     else:
-        sys.stdout.write(_as_shell(answer["would"], commands, own=train and request.trainer is not None))
+        shell = _as_shell(answer["would"], commands, own=train and request.trainer is not None)
+        told = ["", "# the transfer group, once discovery tells the same", *(f"# {line}" for line in table(workers))]
+        sys.stdout.write(shell + "\n".join(told) + "\n")
         if request.control is not None:
             again = ", ".join(command.service for command in commands if _is_of_control(command))
             sys.stdout.write(f"\n# then the control, {request.control}: {again} once more, on ports of their own\n")
@@ -72,6 +83,11 @@ def show(request: Request, *, train: bool) -> None:
 def _is_of_control(command: Command) -> bool:
     """Whether a control run, which has nothing of Dynamo, starts such a service as well."""
     return command.service == TRAINER or command.service.startswith("engine-")
+
+
+def _group(context: ServiceContext) -> tuple[Worker, ...]:
+    topology = configured_topology(context)
+    return topology_event(topology, expected_engines(context)).workers
 
 
 def _preview(request: Request) -> dict[str, Any]:
@@ -91,10 +107,13 @@ def _preview(request: Request) -> dict[str, Any]:
         return provisioner.preview()
 
 
-def _commands(request: Request, manifest: Manifest, *, train: bool) -> list[Command]:
+def _context(request: Request, manifest: Manifest, *, train: bool) -> ServiceContext:
     config = _config(request, manifest, MADE if train and request.trainer is None else WARM)
-    context = ServiceContext(config, manifest, os.environ, request.credentials)
-    indices = range(config.engines)
+    return ServiceContext(config, manifest, os.environ, request.credentials)
+
+
+def _commands(request: Request, context: ServiceContext, *, train: bool) -> list[Command]:
+    indices = range(context.config.engines)
     specs = [etcd.spec(context), *(engine.spec(context, index) for index in indices), frontend.spec(context)]
     specs += [sidecar.spec(context, index) for index in indices]
     if train:

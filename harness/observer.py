@@ -106,6 +106,27 @@ class Observer:
             hint="whatever paused it may have died since: POST /resume there, or restart the engine",
         )
 
+    def require_world_sizes(self) -> None:
+        """Raise NotReadyError for an engine that itself has another number of ranks than discovery tells of it.
+
+        The transfer group would wait for a rank that nobody has, or have no place for one.
+        """
+        where = self._where(" and ")
+        late = HttpStatusError(
+            f"GET /get_world_size of {where} got no answer in time", status=None, found="no answer", where=where
+        )
+        workers = self.topology.workers
+        sizes = self._vigil.call(lambda: [self._engine(w).world_size() for w in workers], self.request_s, late)
+        wrong = [(worker, size) for worker, size in zip(workers, sizes, strict=True) if size != worker.world_size]
+        if wrong:
+            raise NotReadyError(
+                "an engine does not have the ranks that discovery tells of it",
+                expected=", ".join(f"{worker.world_size} at {worker.admin_url}" for worker, _ in wrong),
+                found=", ".join(f"{size} at {worker.admin_url}" for worker, size in wrong),
+                where=", ".join(worker.admin_url for worker, _ in wrong),
+                hint="the sidecar talks to another engine than its admin URL names, or the engine was restarted",
+            )
+
     def require_no_open_update(self) -> None:
         """Raise NotReadyError for an engine on which somebody opened a weight update and never finished it.
 

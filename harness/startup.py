@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.clock import Clock, Deadline
+from harness.configured import expected_engines
 from harness.discovery import DiscoveryProbe
 from harness.errors import DiscoveryError, ServiceDiedError
 from harness.events import BaseEvent, ServiceReady
@@ -21,7 +22,7 @@ from harness.process import Process
 from harness.services import engine, etcd, frontend, sidecar
 from harness.services.context import FRONTEND, ServiceContext, engine_name, sidecar_name
 from harness.services.spec import ServiceSpec
-from harness.topology import Expectation, Topology, topology_event
+from harness.topology import Topology, topology_event
 
 SNAPSHOT_INTERVAL_S = 0.1
 
@@ -139,9 +140,7 @@ class Startup:
 
 def discovery_probe(context: ServiceContext) -> DiscoveryProbe:
     """Asks the frontend for the engines that this run is configured to have."""
-    config = context.config
-    expected = Expectation(config.served_model_name, config.world_size)
-    return DiscoveryProbe(frontend.discovery_url(context), expected, credentials=context.credentials)
+    return DiscoveryProbe(frontend.discovery_url(context), expected_engines(context), credentials=context.credentials)
 
 
 def _port_was_taken(died: ServiceDiedError, service: str, port_name: str, holder: Listener) -> ServiceDiedError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from harness.events import Topology as TopologyEvent
 from harness.events import Worker as WorkerRecord
@@ -61,11 +61,27 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Configured:
+    """An engine of the run: its service's name, and how many ranks it was given."""
+
+    name: str
+    ranks: int
+
+
+@dataclass(frozen=True)
 class Expectation:
-    """What the run was configured for: the model's published name and the ranks of all engines together."""
+    """What the run was configured for: the model's published name and the ranks of all engines together.
+
+    `engines` has the run's own engines by their admin URLs.
+    """
 
     model: str
     world_size: int
+    engines: Mapping[str, Configured] = field(default_factory=dict)
+
+    def name_of(self, admin_url: str) -> str:
+        """The service's name; empty for an address that is none of the run's."""
+        return self.engines[admin_url].name if admin_url in self.engines else ""
 
 
 def rank_offsets(world_sizes: Iterable[int]) -> list[int]:
@@ -97,6 +113,7 @@ def topology_event(topology: Topology, expected: Expectation) -> TopologyEvent:
         fingerprint=topology.fingerprint,
         workers=tuple(
             WorkerRecord(
+                engine=expected.name_of(worker.admin_url),
                 component=worker.component,
                 instance_id=worker.instance_id,
                 admin_url=worker.admin_url,

@@ -166,6 +166,10 @@ def _resolve(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot
 
 
 def _judge_size(topology: Topology, expected: Expectation) -> Snapshot | Pending | Fatal:
+    for worker in topology.workers:
+        own = expected.engines.get(worker.admin_url)
+        if own is not None and own.ranks != worker.world_size:
+            return Fatal(f"{own.name} has world size {worker.world_size}, configured with {own.ranks}")
     sizes = printable(str([w.world_size for w in topology.workers]))
     if topology.world_size > expected.world_size:
         return Fatal(f"too many ranks: expected {expected.world_size}, found {topology.world_size} in {sizes}")

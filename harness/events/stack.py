@@ -57,8 +57,12 @@ class Pins(HarnessEvent):
 
 
 class Worker(Data):
-    """One record of the discovery answer: one engine, which is `world_size` ranks from `rank_offset` on."""
+    """One record of the discovery answer: one engine, which is `world_size` ranks from `rank_offset` on.
 
+    `engine` is its service's name, empty where no service of the run has its address.
+    """
+
+    engine: str = ""
     component: str
     instance_id: Whole | str
     admin_url: str

@@ -8,7 +8,11 @@ from pathlib import Path
 from harness import events
 from harness.evidence.check import counted
 from harness.plaintext import plain
+from harness.ranks import table
 from harness.report.failure import failure_headline, shown
+
+INDENT = " " * 12
+"""Of further lines: below the first one's text, behind the time."""
 
 ENDED: dict[events.PhaseName, str] = {
     "install": "environment installed",
@@ -65,7 +69,8 @@ def _(event: events.ServiceExited) -> str | None:
 
 @narrate.register
 def _(event: events.Topology) -> str:
-    return f"discovered {counted(len(event.workers), 'engine')}, world size {event.world_size}"
+    found = f"discovered {counted(len(event.workers), 'engine')}, world size {event.world_size}"
+    return "\n".join([found, *(INDENT + plain(line) for line in table(event.workers))])
 
 
 @narrate.register

@@ -37,6 +37,11 @@ def grpc_port(index: int) -> str:
     return f"engine-{index}-grpc"
 
 
+def component_name(index: int) -> str:
+    """Dynamo's component of an engine among several: sorted by it, which is how ranks are given, they are in order."""
+    return f"backend-{index:02}"
+
+
 def sidecar_name(index: int) -> str:
     """Name of a sidecar's service, and of its system port."""
     return f"sidecar-{index}"

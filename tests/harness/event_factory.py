@@ -155,6 +155,7 @@ def topology(config: RunConfig) -> events.Topology:
         fingerprint=FINGERPRINT,
         workers=tuple(
             events.Worker(
+                engine=f"engine-{index}",
                 component="backend",
                 instance_id=str(7587 + index),
                 admin_url=admin_url(index),

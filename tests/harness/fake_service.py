@@ -2,6 +2,7 @@
 
 Called as `fake_service.py {etcd|vllm-rs|python} <the real program's arguments>` in the run's scratch folder. Files
 there change its ways: `die-<service>` makes it end at once; `foreign-worker` adds a stranger's engine to discovery;
+`hidden-worker` leaves all but one out;
 `replaced-worker` gives a worker another instance id; `busy-discovery` answers nothing while it is there.
 `lease-<id>` is a lease that etcd tells of. `GET /spawn` of the engine starts one more inner process.
 """
@@ -73,7 +74,7 @@ def sidecar() -> None:
     serve(port, {"/health": {"status": "ready"}})
     RECORDS.mkdir(exist_ok=True)
     record = {
-        "component": "backend",
+        "component": os.environ.get("DYN_COMPONENT", "backend"),
         "instance_id": port,
         "system_url": f"http://127.0.0.1:{port}",
         "admin_base_url": option("--vllm-http-endpoint") + "/",
@@ -92,7 +93,7 @@ def frontend() -> None:
             found[0]["admin_base_url"] = "http://127.0.0.1:9/"
         if Path("replaced-worker").exists() and found:
             found[0]["instance_id"] = 77
-        return found
+        return found[:1] if Path("hidden-worker").exists() else found
 
     def workers() -> dict[str, object]:
         if Path("busy-discovery").exists():

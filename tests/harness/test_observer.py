@@ -49,6 +49,7 @@ class Served:
         self.paused: Any = False
         self.engine_label: Any = "3"
         self.changing: list[str] = []
+        self.world_size = 1
         self.sidecar_status = 200
         self.generated: dict[str, Any] = {"choices": [CHOICE], "prompt_logprobs": PROMPT_LOGPROBS}
         self.generate_status = 200
@@ -65,6 +66,7 @@ class Served:
         self.may_answer.set()
         answers: dict[str, Callable[[], tuple[int, dict[str, Any]]]] = {
             "/is_paused": lambda: (200, {"is_paused": self.paused}),
+            "/get_world_size": lambda: (200, {"world_size": self.world_size}),
             "/start_weight_update": lambda: self.start_answer,
             "/finish_weight_update": lambda: (200, {}),
             "/weight_info": lambda: (200, {"weight_version": self._label()}),
@@ -293,6 +295,18 @@ class TestRequireUnpaused:
         served.paused = "perhaps"
         with pytest.raises(SmokestackError, match="is_paused"):
             served.observer().require_unpaused()
+
+
+class TestRequireWorldSizes:
+    def test_engines_that_say_what_discovery_says_are_fine(self, served: Served) -> None:
+        served.observer().require_world_sizes()
+        assert served.paths == ["/get_world_size"]
+
+    def test_an_engine_that_says_otherwise_is_named(self, served: Served) -> None:
+        served.world_size = 2
+        with pytest.raises(NotReadyError, match="does not have the ranks") as caught:
+            served.observer().require_world_sizes()
+        assert (caught.value.expected, caught.value.found) == (f"1 at {served.url}", f"2 at {served.url}")
 
 
 class TestRequireNoOpenUpdate:

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.manifest import Manifest
 from harness.probes import Fatal, Pending, Ready
 from harness.services import engine, etcd, frontend, sidecar, trainer
-from harness.services.context import ServiceContext
+from harness.services.context import ServiceContext, component_name
 from harness.services.spec import ServiceSpec
 from tests.harness import fakes
 
@@ -171,6 +171,15 @@ class TestEngine:
 
 
 class TestDynamo:
+    def test_each_of_several_engines_is_a_component_of_its_own_in_the_order_of_their_numbers(
+        self, tmp_path: Path
+    ) -> None:
+        one = sidecar.spec(make(tmp_path, tensor_parallel=(1,)), 0)
+        assert "DYN_COMPONENT" not in one.env
+        named = [sidecar.spec(make(tmp_path), index).env["DYN_COMPONENT"] for index in range(2)]
+        assert named == ["backend-00", "backend-01"]
+        assert component_name(2) < component_name(10), "discovery sorts them as text"
+
     def test_frontend_and_sidecar_meet_in_the_runs_own_etcd(self, tmp_path: Path) -> None:
         context = make(tmp_path)
         for spec in (frontend.spec(context), sidecar.spec(context, 0)):

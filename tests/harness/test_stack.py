@@ -51,8 +51,12 @@ class TestStart:
         assert [w.admin_url for w in topology.workers] == [bench.context.url("engine-0")]
 
     def test_every_engine_gets_a_sidecar_and_its_own_ranks(self, make_bench: Callable[..., Bench]) -> None:
-        topology = make_bench(engines=2).stack.start()
-        assert sorted(w.rank_offset for w in topology.workers) == [0, 1]
+        bench = make_bench(engines=2)
+        topology = bench.stack.start()
+        engines = [bench.context.url(f"engine-{index}") for index in range(2)]
+        assert [(w.admin_url, w.rank_offset) for w in topology.workers] == [(engines[0], 0), (engines[1], 1)]
+        [event] = [event for event in bench.events if isinstance(event, TopologyEvent)]
+        assert [worker.engine for worker in event.workers] == ["engine-0", "engine-1"]
 
     def test_a_service_that_ends_is_named_with_its_log(self, bench: Bench) -> None:
         bench.tell("die-vllm-rs")
@@ -99,13 +103,20 @@ class TestStart:
         assert leftovers(bench.stack.stop()) == CLEAN
 
     def test_ranks_that_never_come_end_at_the_deadline(self, make_bench: Callable[..., Bench]) -> None:
-        bench = make_bench(deadlines=Deadlines(discovery_s=0.3))
-        context = bench.context
-        two = context.config.model_copy(update={"tensor_parallel": (2,)})
-        bench.stack.context = ServiceContext(two, context.manifest, context.caller)
+        bench = make_bench(engines=2, deadlines=Deadlines(discovery_s=0.3))
+        bench.tell("hidden-worker")
         with pytest.raises(DiscoveryError, match=r"0\.3 s") as caught:
             bench.stack.start()
         assert "1 of 2 ranks" in str(caught.value)
+
+    def test_an_engine_of_another_size_than_configured_is_named_at_once(self, make_bench: Callable[..., Bench]) -> None:
+        bench = make_bench(engines=2)
+        context = bench.context
+        sizes = context.config.model_copy(update={"tensor_parallel": (1, 2)})
+        bench.stack.context = ServiceContext(sizes, context.manifest, context.caller)
+        with pytest.raises(DiscoveryError) as caught:
+            bench.stack.start()
+        assert caught.value.found == "engine-1 has world size 1, configured with 2"
 
     def test_a_service_that_never_answers_ends_at_its_deadline(self, make_bench: Callable[..., Bench]) -> None:
         bench = make_bench(deadlines=Deadlines(etcd_s=0.2))
