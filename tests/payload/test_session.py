@@ -153,6 +153,63 @@ def test_when_one_of_two_engines_fails_both_stay_paused_and_are_named(make_engin
     assert "/resume" not in good.paths + bad.paths
 
 
+def is_paused(engine: FakeEngine) -> bool:
+    """By the last of the calls that it answered with success."""
+    return [path for path in engine.paths if path in {"/pause", "/resume"}][-1] == "/pause"
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("path", ["/start_weight_update", "/finish_weight_update", "/reset_prefix_cache", "/resume"])
+def test_a_failure_on_one_leaves_the_others_paused_and_names_it(
+    make_engine: MakeEngine, failing: int, path: str
+) -> None:
+    """Also when it fails to resume, after the other one has: that one is paused again."""
+    engines = [make_engine(), make_engine()]
+    session, _ = started(*engines)
+    engines[failing].fail(path, 500, "no more")
+    error = failure(session)
+    assert all(is_paused(engine) for engine in engines if engine is not engines[failing])
+    assert error.poisoned == tuple(engine.url for engine in engines)
+    assert error.where == engines[failing].url
+    assert f"{engines[failing].url}{path}: status 500" in error.what
+    assert engines[1 - failing].url not in error.what
+
+
+def test_a_resume_that_is_still_on_its_way_does_not_undo_the_pause(make_engine: MakeEngine) -> None:
+    slow, broken = make_engine(), make_engine()
+    session, _ = started(slow, broken)
+    answered = threading.Event()
+
+    def resume(_: Any) -> tuple[int, Any]:
+        answered.wait(timeout=0.3)
+        return 200, {}
+
+    slow.on("/resume", resume)
+    broken.fail("/resume", 500, "no more")
+    assert failure(session).poisoned == (slow.url, broken.url)
+    assert slow.paths[-2:] == ["/resume", "/pause"]
+
+
+def test_an_engine_that_cannot_be_paused_is_not_said_to_be(make_engine: MakeEngine) -> None:
+    one, dead = make_engine(), make_engine()
+    session, _ = started(one, dead)
+    dead.fail("/pause", 500, "dead")
+    error = failure(session)
+    assert is_paused(one)
+    assert error.poisoned == (one.url,)
+    assert error.what.endswith(f"; not known to be paused: {dead.url}")
+
+
+def test_what_was_abandoned_cannot_resume_an_engine_later(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, transfer = started(engine, limit_s=0.5)
+    engine.hang("/update_weights")
+    failure(session)
+    with pytest.raises(RuntimeError, match="has failed before"):
+        transfer.fleet.resume()
+    assert "/resume" not in engine.paths
+
+
 def test_a_cache_that_was_not_reset_is_a_failure(make_engine: MakeEngine) -> None:
     engine = make_engine()
     session, _ = started(engine)

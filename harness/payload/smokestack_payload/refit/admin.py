@@ -83,6 +83,13 @@ class EngineAdmin:
         self._client.close()
 
 
+PAUSING = ("pause", "resume")
+"""The phases in which some engines may be paused and others not; between them all are."""
+
+HOLD_S = 1.0
+"""How long a failed refit waits for an engine to say that it is paused; a dead one never will."""
+
+
 class FleetError(RuntimeError):
     """A phase failed on at least one engine; the text has each failed engine's own answer."""
 
@@ -107,6 +114,8 @@ class EngineFleet:
     ) -> None:
         self._engines = [EngineAdmin(engine, carried or Carried()) for engine in engines]
         self._clock = clock
+        self._held = False
+        self._calls: list[Future[None]] = []
         self.begin(None, 0.0)
 
     @property
@@ -151,6 +160,26 @@ class EngineFleet:
         version = self.version if weight_version is None else weight_version
         self._each("finish", "/finish_weight_update", body=lambda _: {"weight_version": version})
 
+    def hold(self) -> list[str]:
+        """After a failure: no phase ever again, and every engine paused. Returns those that did not confirm it.
+
+        An engine that fails to resume may have peers that did: they would go on serving beside one that does not.
+        """
+        self._held = True
+        if self.phase not in PAUSING:
+            return []
+        # Whatever is still on its way would undo this.
+        wait(self._calls, timeout=HOLD_S / 2)
+
+        def pause(engine: EngineAdmin) -> None:
+            engine.post("/pause", HOLD_S, None, {"mode": "abort"})
+
+        calls = [in_background(f"hold {url}", pause, one) for url, one in zip(self.urls, self._engines, strict=True)]
+        done, _ = wait(calls, timeout=HOLD_S)
+        return [
+            url for url, call in zip(self.urls, calls, strict=True) if call not in done or call.exception() is not None
+        ]
+
     def close(self) -> None:
         for engine in self._engines:
             engine.close()
@@ -163,6 +192,8 @@ class EngineFleet:
         body: Callable[[EngineAddress], Any] = lambda _: None,
         params: Mapping[str, str] | None = None,
     ) -> None:
+        if self._held:
+            raise RuntimeError(f"{phase}: a refit of these engines has failed before")
         self.phase = phase
         begun = self._clock()
         left = max(self._ends - begun, 0.001)
@@ -171,6 +202,7 @@ class EngineFleet:
             engine.post(path, left, body(engine.address), params)
 
         calls = [in_background(f"{phase} {engine.address.admin_url}", call, engine) for engine in self._engines]
+        self._calls = calls
         # A peer that sends a byte now and then keeps a call beyond its own limit: such a call is left alone.
         done, _ = wait(calls, timeout=left + LAST_WORDS_S, return_when=FIRST_EXCEPTION)
         self.seconds[phase] = self._clock() - begun

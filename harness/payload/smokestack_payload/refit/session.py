@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from smokestack_payload.background import in_background
 from smokestack_payload.errors import RefitError
-from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.admin import EngineFleet, FleetError
 from smokestack_payload.refit.manifest import Expected, check_source
 
 T = TypeVar("T")
@@ -102,7 +102,10 @@ class RefitSession:
             self._watched(f"the refit to version {label}", self._round, self._limit_s)
         except RefitError as error:
             self.state = State.POISONED
-            error.poisoned = tuple(self._fleet.urls)
+            unsure = self._fleet.hold()
+            error.poisoned = tuple(url for url in self._fleet.urls if url not in unsure)
+            if unsure:
+                error.what += f"; not known to be paused: {', '.join(unsure)}"
             raise
         self.state = State.READY
         seconds = {**self._fleet.seconds, "total": time.monotonic() - begun}
@@ -165,6 +168,12 @@ class RefitSession:
             f"{what} failed in phase {self._fleet.phase!r}{opened}: {error}",
             expected="every engine answers every phase with success",
             found=f"{type(error).__name__}",
-            where=", ".join(self._fleet.urls),
+            where=", ".join(self._failing() or self._fleet.urls),
             hint="the engine's own log has the cause; restart engines and trainer",
         )
+
+    def _failing(self) -> list[str]:
+        """The engines whose own calls failed, where it is known which."""
+        failure = self._fleet.failure.exception() if self._fleet.failure.done() else None
+        errors = failure.errors if isinstance(failure, FleetError) else ()
+        return [url for url in self._fleet.urls if any(error.url.startswith(f"{url}/") for error in errors)]
