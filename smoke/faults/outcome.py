@@ -48,8 +48,9 @@ def ended(
     assert outcome.returncode == status, outcome.explain()
     assert outcome.verdict["verdict"] == "error", outcome.explain()
     assert failure["kind"] in kinds, outcome.explain()
-    cause = next(event["error"] for event in outcome.events if event["kind"] == "failure")
-    told = " ".join(str(cause.get(part)) for part in ("what", "expected", "found", "hint"))
+    causes = [event["error"] for event in outcome.events if event["kind"] == "failure"]
+    assert causes, outcome.explain()
+    told = " ".join(str(causes[0].get(part)) for part in ("what", "expected", "found", "hint"))
     assert re.search(says, told), told
     assert noticed <= within, f"noticed after {noticed:.1f} s"
     complete(outcome)
@@ -80,4 +81,5 @@ def told_to_ci(outcome: Outcome) -> None:
 
 
 def no_shared_memory_of(names: set[Path]) -> None:
-    assert not [str(path) for path in names if path.exists()]
+    left = [str(path) for path in names if path.exists()]
+    assert not left, left
