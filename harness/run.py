@@ -15,7 +15,8 @@ from harness.command import OwnTrainer
 from harness.config import ControlKind
 from harness.control import with_control
 from harness.errors import DoctorError, during_training
-from harness.events import Phase, Teardown
+from harness.events import GpuMemory, Phase, Teardown
+from harness.gpumemory import GpuWatch
 from harness.report import environment as machine
 from harness.report import junit
 from harness.report.console import Console
@@ -81,6 +82,7 @@ class SmokeRun:
         self.trainer: Trainer | OwnTrainer = Trainer(session) if own is None else OwnTrainer(session, own)
         self.stack: Stack | None = None
         self.standing: StandingStack | None = None
+        self.gpu_memory: GpuMemory | None = None
 
     def execute(self) -> Outcome:
         """Everything from the first event to the written verdict."""
@@ -103,6 +105,7 @@ class SmokeRun:
     def _run(self) -> None:
         with phase(self.session, "install"):
             manifest = install(self.session)
+            self._look_at_gpus()
         with phase(self.session, "ready"):
             model = make_model(self.session, manifest, warm=self.trainer.warm)
             stack = self.stack = new_stack(self.session, manifest, meanwhile=self.trainer.hear)
@@ -132,7 +135,18 @@ class SmokeRun:
             session.emit(teardown)
             if teardown.clean:
                 self._attempt(lambda: forget(session.run_dir.path))
+        self._attempt(self._look_at_gpus_again)
         session.emit(Phase(phase="teardown", seconds=seconds))
+
+    def _look_at_gpus(self) -> None:
+        if self.session.config.gpus:
+            self.gpu_memory = GpuWatch.of(self.session).before()
+            self.session.emit(self.gpu_memory)
+
+    def _look_at_gpus_again(self) -> None:
+        """After everything was ended: what is in use now was left behind."""
+        if self.gpu_memory is not None:
+            self.session.emit(GpuWatch.of(self.session).after(self.gpu_memory))
 
     def _stop(self) -> Leftovers:
         if self.stack is None:

@@ -23,6 +23,9 @@ from harness.events.stack import (
     Destroyed,
     EngineObservation,
     Generation,
+    GpuMemory,
+    GpuProcess,
+    GpuUse,
     HeldParameter,
     Listening,
     ListeningSocket,
@@ -78,6 +81,9 @@ __all__ = [
     "EventError",
     "Failure",
     "Generation",
+    "GpuMemory",
+    "GpuProcess",
+    "GpuUse",
     "HeldParameter",
     "LabelsSeen",
     "Listening",
@@ -151,6 +157,7 @@ Event = (
     | RequestTimes
     | Processes
     | Listening
+    | GpuMemory
     | Teardown
     | Failure
     | TrainerReady

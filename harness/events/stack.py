@@ -217,3 +217,27 @@ class Listening(HarnessEvent):
     when: Literal["start", "end"]
     sockets: tuple[ListeningSocket, ...]
     unread: tuple[Count, ...]
+
+
+class GpuProcess(Data):
+    """A process with memory of a GPU; None where the driver does not tell how much."""
+
+    pid: Count
+    program: str
+    used_mib: Count | None
+
+
+class GpuUse(Data):
+    """One GPU of the run, named as `CUDA_VISIBLE_DEVICES` names it."""
+
+    name: str
+    used_mib: Count | None
+    processes: tuple[GpuProcess, ...]
+
+
+class GpuMemory(HarnessEvent):
+    """What was in use of the run's GPUs, by whomever: before anything was started, and after all of it was ended."""
+
+    kind: Literal["gpu.memory"] = "gpu.memory"
+    when: Literal["start", "end"]
+    gpus: tuple[GpuUse, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.evidence import content, policy, stack, training
+from harness.evidence import content, gpus, policy, stack, training
 from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
@@ -17,7 +17,18 @@ from harness.evidence.policy import agreed_versions
 from harness.evidence.scope import in_scope, out_of_scope
 from harness.evidence.timeline import Timeline
 
-__all__ = ["CHECKS", "Check", "Expectation", "Findings", "Status", "Timeline", "agreed_versions", "evaluate", "judge"]
+__all__ = [
+    "CHECKS",
+    "ON_GPUS",
+    "Check",
+    "Expectation",
+    "Findings",
+    "Status",
+    "Timeline",
+    "agreed_versions",
+    "evaluate",
+    "judge",
+]
 
 CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "stack.pins-installed": stack.pins_installed,
@@ -39,10 +50,15 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
 }
 """Every check in the order of a run. The name `training.four-steps` stands for whatever number was configured."""
 
+ON_GPUS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
+    "teardown.gpu-memory": gpus.memory_given_back,
+}
+"""What a run on GPUs has to pass as well."""
+
 
 def checks_of(want: Expectation) -> Mapping[str, Callable[[Timeline, Expectation], Findings]]:
     """The checks that such a run is judged by, in order."""
-    return in_scope(CHECKS, want)
+    return {**in_scope(CHECKS, want), **(ON_GPUS if want.gpus else {})}
 
 
 def unjudged_checks(want: Expectation) -> list[str]:

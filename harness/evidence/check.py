@@ -20,6 +20,17 @@ SHOWN = 3
 Plain = Annotated[str, AfterValidator(plain)]
 """What is judged may come from a peer that sends escape sequences; what is said of it does not."""
 
+TOLERANCE = 1e-3
+"""Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
+
+It has to lie well above the rounding of the same weights through two implementations, and well below what one optimizer
+step moves; docs/adr/0006-content-evidence.md has the measurements. Every run reports its own, as the `found` of
+`policy.weights-match` (largest difference) and of `policy.weights-changed` (smallest change).
+"""
+
+TOLERANCES = {"float32": TOLERANCE, "bfloat16": 0.5}
+"""By what both sides compute in. That of bfloat16 is declared and not measured: docs/adr/0027-two-gpus.md."""
+
 NOT_OBSERVED = "what was not observed counts as failed"
 
 
@@ -54,7 +65,8 @@ class Expectation:
     `fleet` has every engine, in the order of their names. `starts_untrained` is true when the engines
     first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
     this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
-    Without `sidecars` the engines stand alone, as in a control run.
+    Without `sidecars` the engines stand alone, as in a control run. `gpus` are those that the run was given;
+    `tolerance` is how far engine and trainer may be apart in a log-probability.
     """
 
     steps: int
@@ -65,6 +77,8 @@ class Expectation:
     keep_up: bool
     own_trainer: bool = False
     sidecars: bool = True
+    gpus: tuple[str, ...] = ()
+    tolerance: float = TOLERANCE
 
     @classmethod
     def of(cls, config: RunConfig) -> Expectation:
@@ -80,6 +94,8 @@ class Expectation:
             keep_up=config.keep_up,
             own_trainer=config.trainer is not None,
             sidecars=config.serving == "dynamo",
+            gpus=config.gpus if config.platform == "cuda" else (),
+            tolerance=TOLERANCES[config.precision],
         )
 
     @property

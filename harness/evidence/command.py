@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from harness import events
-from harness.evidence.check import Expectation, Findings, counted
-from harness.evidence.compare import TOLERANCE, Gap, largest_change
+from harness.evidence.check import TOLERANCE, Expectation, Findings, counted
+from harness.evidence.compare import Gap, largest_change
 from harness.evidence.holdings import is_evidence
 from harness.evidence.timeline import Timeline
 

@@ -14,14 +14,6 @@ from dataclasses import dataclass
 from harness import events
 from harness.evidence.check import Findings
 
-TOLERANCE = 1e-3
-"""Largest difference of two log-probabilities (natural logarithm) that still counts as equal; both sides in float32.
-
-It has to lie well above the rounding of the same weights through two implementations, and well below what one optimizer
-step moves; docs/adr/0006-content-evidence.md has the measurements. Every run reports its own, as the `found` of
-`policy.weights-match` (largest difference) and of `policy.weights-changed` (smallest change).
-"""
-
 
 @dataclass(frozen=True, order=True)
 class Gap:

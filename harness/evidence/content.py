@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from harness import events
-from harness.evidence.check import Expectation, Findings, counted, span
-from harness.evidence.compare import TOLERANCE, Gap, largest_change
+from harness.evidence.check import TOLERANCE, Expectation, Findings, counted, span
+from harness.evidence.compare import Gap, largest_change
 from harness.evidence.holdings import Comparison, held_by_ranks, is_evidence, of_zeros, pairs
 from harness.evidence.policy import all_observed, observed_by_version
 from harness.evidence.timeline import Timeline

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import events
-from harness.evidence.check import Expectation, Findings, listing, span
-from harness.evidence.compare import TOLERANCE, Gap, compare_probes, largest_change
+from harness.evidence.check import TOLERANCE, Expectation, Findings, listing, span
+from harness.evidence.compare import Gap, compare_probes, largest_change
 from harness.evidence.timeline import Timeline
 
 
@@ -76,7 +76,7 @@ def _require_order(run: Timeline, version: int, observed: events.Observed | None
 def weights_match(run: Timeline, want: Expectation) -> Findings:
     """`policy.weights-match`: for each version the engine computes what the trainer computes with these weights."""
     findings = Findings(
-        expected=f"same greedy tokens, log-probabilities within {TOLERANCE:g}, for versions {span(want.versions)}",
+        expected=f"same greedy tokens, log-probabilities within {want.tolerance:g}, for versions {span(want.versions)}",
         proves="the engine computes with the trainer's weights of the same version",
         means="the engine does not compute with the trainer's weights of the same version",
     )
@@ -90,7 +90,7 @@ def weights_match(run: Timeline, want: Expectation) -> Findings:
             continue
         for engine in _engines_at(version, observed, want, findings):
             where = f"version {version}{want.at(engine.admin_url)}"
-            gaps += compare_probes(where, reference, engine.probes, TOLERANCE, findings)
+            gaps += compare_probes(where, reference, engine.probes, want.tolerance, findings)
     if gaps:
         worst = max(gaps)
         findings.seen = f"|diff| <= {worst.size:.1e}, {worst.where}"

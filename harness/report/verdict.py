@@ -25,7 +25,7 @@ VerdictWord = Literal["pass", "fail", "error"]
 
 EXIT_PASS = 0
 EXIT_CHECK_FAILED = 1
-TEARDOWN_CHECK = "teardown.clean"
+TEARDOWN_CHECKS = {"teardown.clean", "teardown.gpu-memory"}
 
 
 class _Closed(BaseModel):
@@ -166,7 +166,7 @@ def exit_code(failure: events.RunFailure | None, checks: Sequence[Check]) -> int
     if failure is not None:
         return failure.exit_code
     red = [check.id for check in checks if check.status == "fail"]
-    if red == [TEARDOWN_CHECK]:
+    if red and TEARDOWN_CHECKS.issuperset(red):
         return TeardownError.exit_code
     return EXIT_CHECK_FAILED if red else EXIT_PASS
 

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.evidence import CHECKS
+from harness.evidence import CHECKS, ON_GPUS
 from harness.sabotage.registry import SABOTAGES, UNSABOTAGED, Sabotage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
 STALE = 1
+ALL_CHECKS = (*CHECKS, *ON_GPUS)
 _WRITE = "python -m harness.sabotage.docs --write"
 
 _HEAD = f"""\
@@ -31,7 +32,7 @@ that name the cause. A sabotaged run says so in its first line, in its verdict's
 """
 
 
-def page(sabotages: Sequence[Sabotage] = SABOTAGES, checks: Sequence[str] = tuple(CHECKS)) -> str:
+def page(sabotages: Sequence[Sabotage] = SABOTAGES, checks: Sequence[str] = ALL_CHECKS) -> str:
     """The whole page."""
     lines = [_HEAD, "## By check", "", "| check | turned red by |", "|---|---|"]
     for check in sorted(checks):
@@ -73,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
     if chosen.write:
         chosen.page.write_text(made, encoding="utf-8")
         return 0
-    bare = uncovered(SABOTAGES, tuple(CHECKS), UNSABOTAGED)
+    bare = uncovered(SABOTAGES, ALL_CHECKS, UNSABOTAGED)
     for check in bare:
         sys.stderr.write(f"{check} has no sabotage\n  fix:      give it one in harness/sabotage/registry.py\n")
     there = chosen.page.read_text(encoding="utf-8") if chosen.page.is_file() else ""

@@ -142,6 +142,7 @@ UNSABOTAGED: Mapping[str, str] = {
     "stack.loopback-only": "a fault of the stack, not of the trainer",
     "stack.pins-installed": "a fault of the stack, not of the trainer",
     "stack.same-processes": "a fault of the stack, not of the trainer",
+    "teardown.gpu-memory": "there was no run on GPUs to sabotage: its tests edit the events of one",
     "teardown.clean": "a fault of the stack, not of the trainer",
 }
 """Checks that no sabotage turns red yet, with the reason. `docs/sabotage.md` lists them."""

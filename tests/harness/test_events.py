@@ -23,7 +23,7 @@ def test_an_event_survives_the_way_to_disk_and_back(fields: dict[str, object]) -
 def test_the_example_run_and_its_failures_cover_every_kind() -> None:
     known = {model.model_fields["kind"].default for model in get_args(events.Event)}
     shown = {fields["kind"] for fields in [*passing_run(), *passing_command()]}
-    assert known - shown == {"failure", "trainer.error", "note", "request.times"}
+    assert known - shown == {"failure", "trainer.error", "note", "request.times", "gpu.memory"}
 
 
 def test_numbers_that_are_none_stay_what_they_are_in_plain_json() -> None:

@@ -12,12 +12,12 @@ from event_factory import passing_run, run_config
 from harness import errors
 from harness.cli import build_parser
 from harness.config import RunConfig
-from harness.evidence import CHECKS
 from harness.report import junit
 from harness.report.narration import narrate
 from harness.report.verdict import Verdict, judge_run
 from harness.request import Request
 from harness.sabotage import SABOTAGES, TRAINER_SABOTAGES, UNSABOTAGED, Sabotage, docs, for_trainer, named
+from harness.sabotage.docs import ALL_CHECKS
 from harness.sabotage.registry import Where
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "harness" / "payload" / "smokestack_payload" / "sabotage.py"
@@ -42,7 +42,7 @@ def test_names_are_given_once() -> None:
 
 @each
 def test_each_names_checks_that_exist_or_the_end_of_the_run(sabotage: Sabotage) -> None:
-    assert set(sabotage.fails) <= set(CHECKS)
+    assert set(sabotage.fails) <= set(ALL_CHECKS)
     assert sabotage.fails or sabotage.ends_in
     assert all(words.strip() for words in sabotage.words) and sabotage.words
     assert sabotage.where in get_args(Where)
@@ -61,9 +61,9 @@ def test_content_and_labels_never_fail_for_each_others_reason() -> None:
 
 
 def test_every_check_has_a_sabotage_or_a_reason_why_not() -> None:
-    assert docs.uncovered(SABOTAGES, tuple(CHECKS), UNSABOTAGED) == []
+    assert docs.uncovered(SABOTAGES, ALL_CHECKS, UNSABOTAGED) == []
     covered = {check for one in SABOTAGES for check in one.fails}
-    assert set(UNSABOTAGED) == set(CHECKS) - covered
+    assert set(UNSABOTAGED) == set(ALL_CHECKS) - covered
 
 
 def test_a_check_without_one_is_found_and_listed() -> None:
