@@ -22,6 +22,8 @@ from harness.answers import (
     RankContents,
     Version,
     WeightVersion,
+    WorkersUpdating,
+    WorkerVersions,
     WorldSize,
 )
 from harness.calling import HttpClient, HttpStatusError
@@ -79,9 +81,21 @@ class EngineAdmin:
         """vLLM's own SHA-256 of every tensor that its workers still hold; that of nothing where they do not."""
         return self.http.post("/weight_checker", {"action": "checksum"}, Checksums).checksums
 
-    def contents(self) -> list[RankContents]:
-        """What each rank's model holds, in the trainer's terms: our worker extension tells it."""
-        return self.http.post("/collective_rpc", {"method": "smokestack_contents"}, Contents).results
+    def contents(self, *, whole: bool = False) -> list[RankContents]:
+        """What each rank's model holds, in the trainer's terms: our worker extension tells it.
+
+        With `whole` also the digests that `checksums` has otherwise.
+        """
+        order = {"method": "smokestack_contents", **({"kwargs": {"whole": True}} if whole else {})}
+        return self.http.post("/collective_rpc", order, Contents).results
+
+    def worker_versions(self) -> list[str]:
+        """The label that each worker keeps, where weights do not go through the engine's routes for them."""
+        return self.http.post("/collective_rpc", {"method": "smokestack_weight_version"}, WorkerVersions).results
+
+    def workers_updating(self) -> list[bool]:
+        """Whether each worker has a weight update open, in the same case."""
+        return self.http.post("/collective_rpc", {"method": "smokestack_update_open"}, WorkersUpdating).results
 
     def destroy_weights(self) -> None:
         """Make every weight zero, the repacked ones included. The next refit must bring all of them."""

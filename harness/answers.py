@@ -114,7 +114,7 @@ class ToldParameter(Served):
     """See `smokestack_payload.contents`."""
 
     name: str
-    how: Literal["held", "part", "multiplied", "sharded"]
+    how: Literal["held", "whole", "part", "multiplied", "sharded"]
     dtype: str
     shape: list[Size] | None
     cut: ToldCut | None = None
@@ -126,6 +126,18 @@ class RankContents(Served):
 
     prefix: str
     parameters: list[ToldParameter]
+
+
+class WorkerVersions(Served):
+    """Answer of `/collective_rpc` to `smokestack_weight_version`: one for each rank."""
+
+    results: list[Annotated[str, Field(strict=True, max_length=256)]] = Field(min_length=1)
+
+
+class WorkersUpdating(Served):
+    """Answer of `/collective_rpc` to `smokestack_update_open`: one for each rank."""
+
+    results: list[Annotated[bool, Field(strict=True)]] = Field(min_length=1)
 
 
 class Obeyed(Served):

@@ -21,6 +21,7 @@ from harness.manifest import Manifest, installed_pins, load_manifest, require_in
 from harness.models import ModelChoice
 from harness.observer import Observer
 from harness.provision import ModelFolder, Provisioner
+from harness.refits import chosen
 from harness.request import require_platform
 from harness.services.context import FRONTEND, ServiceContext, engine_name
 from harness.session import Session
@@ -49,7 +50,11 @@ def install(session: Session) -> Manifest:
     session.in_use.take(Deadline.after(session.clock, config.deadlines.install_s), session.clock, session.note)
     manifest = load_manifest(config.project_root, config.stack)
     require_installed(config.project_root, manifest, config.environment)
-    session.use(platform=manifest.platform, gpus=_gpus(session, manifest))
+    session.use(
+        platform=manifest.platform,
+        gpus=_gpus(session, manifest),
+        refit=chosen(config.refit, dialect_named(manifest.dialect)),
+    )
     session.emit(installed_pins(manifest, config.environment))
     return manifest
 
@@ -146,6 +151,7 @@ def observer_of(session: Session, stack: Stack) -> Observer:
         observe_s=2 * session.config.deadlines.request_s,
         watch=stack.watch,
         credentials=stack.context.credentials,
+        account=stack.context.refit.account,
     )
 
 

@@ -16,6 +16,7 @@ from harness.config import DEFAULT_STEPS, MAX_STEPS, MIB, Deadlines, GrpoConfig,
 from harness.engines import MAX_ENGINES, MAX_TENSOR_PARALLEL
 from harness.errors import SmokestackError
 from harness.logs import logs
+from harness.refits import REFITS
 from harness.report.stream import print_document, say
 from harness.report.verdict import failure_document, unjudged
 from harness.request import Request, callers_path
@@ -94,7 +95,6 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_steps, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
     parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
     parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
-    parser.add_argument("--refit", choices=["native"], default="native", help="weight transfer protocol")
     parser.add_argument(
         "--sabotage", choices=_SABOTAGE_NAMES, default=None, help="one fault on purpose, to see it caught"
     )
@@ -198,6 +198,7 @@ def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True)
         metavar="N,N",
         help="which GPUs: one for each engine rank, then the trainer's; the first visible ones when left out",
     )
+    _add_refit(parser)
     if run_dir:
         _add_run_dir(parser)
     parser.add_argument(
@@ -255,6 +256,16 @@ def _add_engines(parser: argparse.ArgumentParser) -> None:
         type=_engine,
         metavar="tp=RANKS",
         help="one engine of so many ranks, in place of the two options above; once for each engine",
+    )
+
+
+def _add_refit(parser: argparse.ArgumentParser) -> None:
+    kinds = "; ".join(f"{kind}: {refit.does}" for kind, refit in REFITS.items())
+    parser.add_argument(
+        "--refit",
+        choices=list(REFITS),
+        default=argparse.SUPPRESS,
+        help=f"how weights reach the engines (default: the stack's own way). {kinds}",
     )
 
 

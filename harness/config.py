@@ -14,7 +14,7 @@ from harness.program import Program
 
 DEFAULT_STEPS = 4
 MAX_STEPS = 10_000
-RefitProtocol = Literal["native"]
+RefitKind = Literal["native", "collective-rpc"]
 ControlKind = Literal["plain-vllm"]
 Platform = Literal["cpu", "cuda"]
 MIB = 1024 * 1024
@@ -86,7 +86,7 @@ class RunConfig(BaseModel):
     served_model_name: str
     starts_untrained: bool = Field(description="whether the engine first serves other weights than version 0")
     steps: int = Field(ge=1, le=MAX_STEPS)
-    refit: RefitProtocol = "native"
+    refit: RefitKind | None = Field(default=None, description="the stack's own, until its manifest is read")
     tensor_parallel: tuple[PositiveInt, ...] = Field(
         default=(1,), min_length=1, description="ranks of each engine, in the order of the engines' names"
     )

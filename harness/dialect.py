@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.config import RefitKind
 from harness.errors import UsageError
 
 TransferInterface = Literal["trainer-engine", "static-helpers"]
@@ -35,6 +36,20 @@ class Dialect:
     @property
     def renames_models(self) -> bool:
         return "--served-model-name" in self.front_end_options
+
+    @property
+    def weight_routes(self) -> bool:
+        """Whether the engine's front end has vLLM's routes for weights, and for their label.
+
+        Without them weights go through a worker extension, the workers keep the label, and the sidecar has none to
+        tell.
+        """
+        return "--weight-transfer-config" in self.engine_options
+
+    @property
+    def refit(self) -> RefitKind:
+        """How weights reach the engines unless the caller says otherwise."""
+        return "native" if self.weight_routes else "collective-rpc"
 
 
 DYNAMO_1_6 = Dialect(

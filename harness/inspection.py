@@ -6,10 +6,10 @@ request, so that every number is computed with the weights of now.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.admin import EngineAdmin
-from harness.answers import Generated
+from harness.answers import Generated, RankContents
 from harness.errors import SmokestackError
 from harness.events import Cut, EngineObservation, HeldParameter, Probe
 
@@ -53,19 +53,21 @@ def probe(
 def held_by(engine: EngineAdmin) -> tuple[tuple[HeldParameter, ...], ...]:
     """What each rank holds, with the digest that the engine itself gives of a tensor where it has one to give."""
     ranks, own = engine.contents(), engine.checksums()
+    return tuple(as_held(rank, own) for rank in ranks)
+
+
+def as_held(rank: RankContents, own: Mapping[str, str]) -> tuple[HeldParameter, ...]:
+    """What a rank told, as an event has it; `own` are the engine's own digests by the rank's prefix and name."""
     return tuple(
-        tuple(
-            HeldParameter(
-                name=told.name,
-                how=told.how,
-                dtype=told.dtype,
-                shape=None if told.shape is None else tuple(told.shape),
-                sha256=own.get(rank.prefix + told.name) if told.how == "held" else told.sha256,
-                cut=None if told.cut is None else Cut(**told.cut.model_dump()),
-            )
-            for told in rank.parameters
+        HeldParameter(
+            name=told.name,
+            how=told.how,
+            dtype=told.dtype,
+            shape=None if told.shape is None else tuple(told.shape),
+            sha256=own.get(rank.prefix + told.name) if told.how == "held" else told.sha256,
+            cut=None if told.cut is None else Cut(**told.cut.model_dump()),
         )
-        for rank in ranks
+        for told in rank.parameters
     )
 
 

@@ -1,7 +1,7 @@
 """Asks the stack itself what it serves, independently of the trainer.
 
 Labels come from engine and sidecar, content from the engine itself (see `inspection`), and one real answer through the
-frontend. The stack is watched meanwhile (see `vigil`).
+frontend. Whom the weights are asked of is in `accounts`. The stack is watched meanwhile (see `vigil`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from harness.accounts import Account, OfRoutes
 from harness.admin import EngineAdmin, FrontendClient, SidecarControl
 from harness.calling import HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import NotReadyError
 from harness.events import Destroyed, EngineLabels, EngineObservation, Generation, Observed, Probe, RequestTimes
-from harness.inspection import ObservationError, held_by, probe
+from harness.inspection import ObservationError, probe
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
 from harness.vigil import Vigil
@@ -53,6 +54,7 @@ class Observer:
     watch: Callable[[], None] = assume_alive
     stop_token_ids: Sequence[int] = field(default_factory=tuple)
     credentials: Credentials = NO_CREDENTIALS
+    account: Account = field(default_factory=OfRoutes)
 
     def observe(self, prompts: Sequence[Sequence[int]], version: int) -> Observed:
         """Every engine and its sidecar, while nobody changes them.
@@ -86,11 +88,11 @@ class Observer:
     def _ask_labels(self, worker: Worker) -> EngineLabels:
         """Both labels of one moment: asked again when the engine's was set between the two questions."""
         engine, sidecar = self._engine(worker), self._sidecar(worker)
-        label = _or_none(engine.weight_version)
+        label = self._label(engine, worker)
         for _ in range(MOMENTS):
             sidecar_label = None if sidecar is None else _or_none(sidecar.weight_version)
             paused = _or_none(engine.is_paused)
-            before, label = label, _or_none(engine.weight_version)
+            before, label = label, self._label(engine, worker)
             if before == label:
                 break
         return EngineLabels(admin_url=worker.admin_url, engine_label=label, sidecar_label=sidecar_label, paused=paused)
@@ -133,8 +135,8 @@ class Observer:
         To be asked before anything is generated: on the CPU, vLLM's engine core does not survive that.
         """
         self._require_none(
-            EngineAdmin.has_open_update,
-            "POST /start_weight_update",
+            self.account.has_open_update,
+            "the question for an open weight update",
             "an engine has a weight update open that somebody else began and never finished",
             expected="no update before the run's first one",
             found="a weight update is already active on",
@@ -245,6 +247,9 @@ class Observer:
     def _vigil(self) -> Vigil:
         return Vigil(self.clock, self.watch)
 
+    def _label(self, engine: EngineAdmin, worker: Worker) -> str | None:
+        return _or_none(lambda: self.account.label(engine, worker.world_size))
+
     def _engine(self, worker: Worker) -> EngineAdmin:
         return EngineAdmin(HttpClient(worker.admin_url, self.request_s, credentials=self.credentials))
 
@@ -260,12 +265,12 @@ class Observer:
         return EngineObservation(
             admin_url=worker.admin_url,
             system_url=worker.system_url,
-            engine_label=_or_none(engine.weight_version),
+            engine_label=self._label(engine, worker),
             sidecar_label=None if sidecar is None else _or_none(sidecar.weight_version),
             paused=paused,
             sidecar_paused=None if sidecar is None else _or_none(sidecar.is_paused),
             probes=() if paused else tuple(self._probe(engine, prompt) for prompt in prompts),
-            ranks=_or_none(lambda: held_by(engine)) or (),
+            ranks=_or_none(lambda: self.account.held(engine)) or (),
         )
 
 

@@ -18,7 +18,7 @@ from harness.config import (
     GrpoConfig,
     Packing,
     Platform,
-    RefitProtocol,
+    RefitKind,
 )
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
@@ -36,7 +36,7 @@ INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
 class Request:
     """One command line, resolved. `ports` are fixed ones by name; `platform` is what the stack has to be for, if told.
 
-    `gpus` None: those that the run chooses.
+    `gpus` None: those that the run chooses. `refit` None: the stack's own.
     """
 
     stack: str
@@ -52,7 +52,7 @@ class Request:
     dry_run: bool = False
     json: bool = False
     quiet: bool = False
-    refit: RefitProtocol = "native"
+    refit: RefitKind | None = None
     tensor_parallel: tuple[int, ...] = (1,)
     platform: Platform | None = None
     gpus: tuple[str, ...] | None = None
@@ -91,7 +91,7 @@ class Request:
             dry_run=args.dry_run,
             json=args.json,
             quiet=args.quiet,
-            refit=options.get("refit", "native"),
+            refit=options.get("refit"),
             tensor_parallel=engines,
             platform=args.platform,
             gpus=args.gpus,

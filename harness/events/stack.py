@@ -108,14 +108,14 @@ class Cut(Data):
 class HeldParameter(Data):
     """One parameter in a rank's model, in the trainer's terms.
 
-    `how` says whose digest this is: of a tensor of its own (`held`: vLLM's `/weight_checker`), of rows of a larger one
-    (`part`), of the values that the layer multiplies by (`multiplied`: the backend has repacked it), of none
-    (`sharded`). None, or the digest of nothing, is no evidence. `cut` is the slice that the rank has, None for all of
-    it; `shape` is the slice's own.
+    `how` says whose digest this is: of a tensor of its own (`held`: vLLM's `/weight_checker`; `whole`: our worker
+    extension's), of rows of a larger one (`part`), of the values that the layer multiplies by (`multiplied`: the
+    backend has repacked it), of none (`sharded`). None, or the digest of nothing, is no evidence. `cut` is the slice
+    that the rank has, None for all of it; `shape` is the slice's own.
     """
 
     name: str
-    how: Literal["held", "part", "multiplied", "sharded"]
+    how: Literal["held", "whole", "part", "multiplied", "sharded"]
     dtype: str
     shape: tuple[Count, ...] | None
     sha256: str | None

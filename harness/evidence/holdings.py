@@ -20,7 +20,7 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
-SOURCES = {"held": "by the engine's own", "part": "by rows", "multiplied": "read back"}
+SOURCES = {"held": "by the engine's own", "whole": "whole", "part": "by rows", "multiplied": "read back"}
 """How a digest of an engine's parameter was come by, for people."""
 
 Ranks = Sequence[tuple[str, tuple[events.HeldParameter, ...]]]

@@ -16,6 +16,7 @@ from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.gpus import visible
 from harness.manifest import Manifest
+from harness.refits import REFITS, Refit, chosen
 
 ETCD = "etcd"
 FRONTEND = "frontend"
@@ -59,6 +60,11 @@ class ServiceContext:
     @property
     def dialect(self) -> Dialect:
         return dialect_named(self.manifest.dialect)
+
+    @property
+    def refit(self) -> Refit:
+        """How weights reach the engines of this run."""
+        return REFITS[chosen(self.config.refit, self.dialect)]
 
     @property
     def python(self) -> Path:

@@ -25,9 +25,6 @@ NAMES_SHOWN = 200
 API_KEY_VARIABLE = "VLLM_API_KEY"
 """With it the engine asks for the key on `/v1/*`, and nowhere else: the admin routes answer without (vLLM 0.32)."""
 
-CONTENT_WORKER = "smokestack_payload.worker.ContentWorker"
-"""Our extension of vLLM's worker: it tells what the model holds, and can destroy it."""
-
 CPU_KV_CACHE_GIB = 1
 
 
@@ -67,14 +64,15 @@ def _rust_front_end(context: ServiceContext, index: int, model_dir: Path) -> tup
 
 def _python_engine(context: ServiceContext, index: int) -> tuple[str, ...]:
     config = context.config
-    backend = json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))
     values: dict[str, tuple[str, ...]] = {
         "--dtype": (config.precision,),
         "--max-model-len": (str(config.max_model_len),),
         "--enforce-eager": (),
-        "--worker-extension-cls": (CONTENT_WORKER,),
-        "--weight-transfer-config": (backend,),
+        "--worker-extension-cls": (context.refit.worker,),
     }
+    if context.refit.routes:
+        backend = json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))
+        values["--weight-transfer-config"] = (backend,)
     ranks = config.tensor_parallel[index]
     if ranks > 1:
         values["--tensor-parallel-size"] = (str(ranks),)

@@ -281,7 +281,9 @@ def test_a_reader_that_leaves_ends_the_view_and_not_the_run(tmp_path: Path, monk
 
 def test_the_request_decides_how_weights_travel_and_what_is_served_first(tmp_path: Path) -> None:
     with opened(asked(tmp_path)) as session:
-        assert (session.config.refit, session.config.starts_untrained) == ("native", True)
+        assert (session.config.refit, session.config.starts_untrained) == (None, True)
+    with opened(asked(tmp_path, refit="collective-rpc")) as session:
+        assert session.config.refit == "collective-rpc"
     folder = ModelChoice("folder", "mine", tmp_path)
     with opened(asked(tmp_path, model=folder)) as session:
         assert not session.config.starts_untrained

@@ -126,6 +126,13 @@ class TestEngine:
         config = json.loads(value(engine.spec(make(tmp_path), 0), "--weight-transfer-config"))
         assert config == {"backend": "gloo"}
 
+    def test_a_refit_beside_the_weight_routes_needs_the_extension_that_receives_and_no_transfer_engine(
+        self, tmp_path: Path
+    ) -> None:
+        argv = engine.spec(make(tmp_path, refit="collective-rpc"), 0).argv
+        assert argv[argv.index("--worker-extension-cls") + 1] == "smokestack_payload.refit.worker.RefitWorker"
+        assert "--weight-transfer-config" not in argv
+
     def test_the_admin_routes_are_on_and_only_our_plugin_is_loaded(self, tmp_path: Path) -> None:
         env = engine.spec(make(tmp_path), 0).env
         assert env["VLLM_SERVER_DEV_MODE"] == "1"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from smokestack_payload import calls, rollout
 from smokestack_payload.calls import Carried, says_error
 from smokestack_payload.refit.admin import AdminError, EngineAdmin, EngineFleet, FleetError
+from smokestack_payload.refit.protocols import Call
 from smokestack_payload.rollout import ROUTE, Prompt, Rollout, Sampler, parse_rollout
 from smokestack_payload.settings import EngineAddress
 from smokestack_payload.strictjson import decode
@@ -29,10 +30,10 @@ CARRIED = Carried({"Authorization": f"Bearer {KEY}"}, {"Authorization": "API key
 MakeEngine = Callable[[], FakeEngine]
 
 
-def post(url: str, path: str, timeout_s: float, carried: Carried = CARRIED) -> Any:
+def post(url: str, path: str, timeout_s: float, carried: Carried = CARRIED) -> None:
     """One call, and its connection closed: a peer that ends an answer may leave it open for the next one."""
     with closing(EngineAdmin(EngineAddress(url, 1, 1), carried)) as admin:
-        return admin.post(path, timeout_s)
+        admin.post(Call(path), timeout_s)
 
 
 class TestAdmin:

@@ -27,6 +27,7 @@ class Told(TypedDict):
     """One parameter in the trainer's terms. `how` the engine has it, and so which digest can be evidence:
 
     `held`: a tensor of its own under this name; no digest here, vLLM's own `/weight_checker` has it.
+    `whole`: the same, with the digest of its bytes, for engines without that route.
     `part`: rows of a larger tensor (fused, padded); digest of these bytes.
     `multiplied`: repacked; digest of the values that the layer multiplies by.
     `sharded`: divided over several ranks in a way that is not known here; neither shape nor digest can be told.
@@ -43,9 +44,15 @@ class Told(TypedDict):
 
 
 @torch.no_grad()
-def told(model: torch.nn.Module) -> list[Told]:
-    """Every parameter of the model, a tied one under each of its names."""
-    return [one for prefix, layer in model.named_modules() for one in _of_layer(model, prefix, layer)]
+def told(model: torch.nn.Module, *, whole: bool = False) -> list[Told]:
+    """Every parameter of the model, a tied one under each of its names; `whole` instead of `held` when asked for."""
+    parameters = [one for prefix, layer in model.named_modules() for one in _of_layer(model, prefix, layer)]
+    return [_whole(model, one) if whole and one["how"] == "held" else one for one in parameters]
+
+
+def _whole(model: torch.nn.Module, held: Told) -> Told:
+    """The engine's name is the trainer's here: such a parameter is neither fused nor cut."""
+    return {**held, "how": "whole", "sha256": digest(model.get_parameter(held["name"]))}
 
 
 def is_repacked(layer: torch.nn.Module) -> bool:

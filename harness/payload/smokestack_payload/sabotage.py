@@ -13,6 +13,7 @@ from typing import Any
 
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.protocols import protocol_of
 from smokestack_payload.rollout import Sampler
 from smokestack_payload.settings import Plan, TrainerSettings
 
@@ -102,7 +103,7 @@ def sampler_of(settings: TrainerSettings) -> type[Sampler]:
 def fleet_of(plan: Plan, settings: TrainerSettings) -> EngineFleet:
     """The client of the plan's engines: the real one, unless there is a sabotage."""
     if settings.sabotage is None:
-        return EngineFleet(plan.engines, plan.carried)
+        return EngineFleet(plan.engines, plan.carried, protocol_of(settings))
     return _SpoiledFleet(plan, settings)
 
 
@@ -127,7 +128,7 @@ class _SpoiledFleet(EngineFleet):
     def __init__(self, plan: Plan, settings: TrainerSettings) -> None:
         self._sabotage = settings.sabotage
         self._last = str(settings.steps)
-        super().__init__(plan.engines, plan.carried)
+        super().__init__(plan.engines, plan.carried, protocol_of(settings))
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         if self._sabotage == UNREACHABLE_MASTER:
@@ -146,7 +147,7 @@ class _SpoiledFleet(EngineFleet):
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         if self.version == self._last and self._sabotage == WEIGHTS_WITHOUT_LABEL:
-            self._each("finish", "/finish_weight_update", body=lambda _: {})
+            self.finish(None)
             return
         super().finish_weight_update(weight_version)
 

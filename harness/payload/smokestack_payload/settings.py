@@ -78,9 +78,10 @@ class PackingSettings:
 class TrainerSettings:
     """The configuration file. Without a `warm_cache`, the weights of `model_dir` are version 0 as they are.
 
-    `precision` is what the engines compute in and a refit brings; `transfer` is the interface of vLLM's trainer side,
-    `trainer-engine` or `static-helpers`. `sabotage` names a fault of `sabotage`; `smoke --sabotage`, `selftest` and
-    tests set it.
+    `refit` names a protocol of `refit.protocols`, `backend` what carries the weights; `engine_label` says whether the
+    engine's front end has a version label of its own. `precision` is what the engines compute in and a refit brings;
+    `transfer` is the interface of vLLM's trainer side, `trainer-engine` or `static-helpers`. `sabotage` names a fault
+    of `sabotage`; `smoke --sabotage`, `selftest` and tests set it.
     """
 
     model_dir: Path
@@ -91,9 +92,11 @@ class TrainerSettings:
     bucket_bytes: int
     grpo: GrpoSettings
     deadlines: DeadlineSettings
+    refit: str
     backend: str
     transfer: str
     packing: PackingSettings
+    engine_label: bool
     precision: str
     probe_new_tokens: int
     sabotage: str | None = None

@@ -12,11 +12,15 @@ from typing import Any
 class ContentWorker:
     """Mixed into a worker: tells what its model holds, and can destroy it."""
 
-    def smokestack_contents(self: Any) -> dict[str, Any]:
-        """`prefix` is what vLLM's `/weight_checker` puts before this rank's names; `parameters` see `contents.Told`."""
+    def smokestack_contents(self: Any, whole: bool = False) -> dict[str, Any]:
+        """`prefix` is what vLLM's `/weight_checker` puts before this rank's names; `parameters` see `contents.Told`.
+
+        With `whole` also the digests that are otherwise left to that route; no prefix then, as nothing is looked up.
+        """
         from smokestack_payload.contents import told
 
-        return {"prefix": self._weight_checksum_prefix(), "parameters": told(self.model_runner.get_model())}
+        prefix = "" if whole else self._weight_checksum_prefix()
+        return {"prefix": prefix, "parameters": told(self.model_runner.get_model(), whole=whole)}
 
     def smokestack_destroy(self: Any) -> None:
         """Make every weight zero, those included that the CPU backend has repacked and vLLM's own reset passes by."""

@@ -15,6 +15,7 @@ import httpx
 
 from smokestack_payload.background import in_background
 from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, says_error
+from smokestack_payload.refit.protocols import Call, RefitProtocol, WeightRoutes
 from smokestack_payload.settings import EngineAddress
 from smokestack_payload.strictjson import decode
 
@@ -40,15 +41,15 @@ class EngineAdmin:
         self._carried = carried
         self._client = httpx.Client(headers=carried.all(), **CLIENT_OPTIONS)
 
-    def post(self, path: str, timeout_s: float, body: Any = None, params: Mapping[str, str] | None = None) -> Any:
-        """The answer's JSON object. Raises AdminError for anything but a success.
+    def post(self, call: Call, timeout_s: float) -> None:
+        """Make the call. Raises AdminError for anything but a success with a good answer.
 
-        Each route that is asked here answers a success with one, in vLLM's Rust front end as in its Python server: a
-        page or an empty body with status 200 comes from somebody else, who has done nothing.
+        Each route that is asked here answers a success with a JSON object, in vLLM's Rust front end as in its Python
+        server: a page or an empty body with status 200 comes from somebody else, who has done nothing.
         """
-        url = self.address.admin_url + path
+        url = self.url_of(call)
         try:
-            status, content = self._read(url, timeout_s, body, params)
+            status, content = self._read(url, timeout_s, call.body, call.params)
         except httpx.TimeoutException as error:
             raise AdminError(url, None, f"{type(error).__name__} after {timeout_s:.1f} s") from error
         except httpx.HTTPError as error:
@@ -64,7 +65,12 @@ class EngineAdmin:
             raise AdminError(url, status, f"no answer of an engine, which is a JSON object: {told}")
         if says_error(answer):
             raise AdminError(url, status, f"refused: {self._carried.shown(content)}")
-        return answer
+        fault = call.fault(answer)
+        if fault is not None:
+            raise AdminError(url, status, f"{fault}: {self._carried.shown(content)}")
+
+    def url_of(self, call: Call) -> str:
+        return self.address.admin_url + call.path
 
     def _read(self, url: str, timeout_s: float, body: Any, params: Mapping[str, str] | None) -> tuple[int, bytes]:
         """Status and body; a body that is too large or too slow is a failure, however it would have ended."""
@@ -102,6 +108,8 @@ class FleetError(RuntimeError):
 class EngineFleet:
     """Every call goes to all engines at the same time, and fails as soon as the first of them fails.
 
+    `protocol` says what the phases of an update are on the wire; the other phases are the same for all.
+
     `begin` opens a round with a time limit. `failure` is a future that ends with the round's first error, so that
     whoever started a collective learns of it while the collective still blocks.
     """
@@ -110,8 +118,10 @@ class EngineFleet:
         self,
         engines: Sequence[EngineAddress],
         carried: Carried | None = None,
+        protocol: RefitProtocol | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._protocol = protocol or WeightRoutes()
         self._engines = [EngineAdmin(engine, carried or Carried()) for engine in engines]
         self._clock = clock
         self._held = False
@@ -132,33 +142,31 @@ class EngineFleet:
 
     def pause(self) -> None:
         """Let running generations finish under the old weights, then hold all further ones."""
-        self._each("pause", "/pause", params={"mode": "wait"})
+        self._each("pause", lambda _: [Call("/pause", params={"mode": "wait"})])
 
     def resume(self) -> None:
-        self._each("resume", "/resume")
+        self._each("resume", lambda _: [Call("/resume")])
 
     def reset_prefix_cache(self) -> None:
         """Drop cached keys and values: the old weights computed them."""
-        self._each("reset", "/reset_prefix_cache")
+        self._each("reset", lambda _: [Call("/reset_prefix_cache")])
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Each engine gets its own rank offset in place of the one that a single engine would have."""
-        self._each(
-            "init",
-            "/init_weight_transfer_engine",
-            body=lambda engine: {"init_info": {**init_info, "rank_offset": engine.rank_offset}},
-        )
+        self._each("init", lambda engine: self._protocol.init(engine, init_info))
 
     def start_weight_update(self) -> None:
-        self._each("start", "/start_weight_update")
+        self._each("start", self._protocol.start)
 
     def update_weights(self, update_info: Any) -> None:
-        self._each("update", "/update_weights", body=lambda _: {"update_info": update_info})
+        self._each("update", lambda engine: self._protocol.update(engine, update_info))
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         """Finish under the given version, else under the round's."""
-        version = self.version if weight_version is None else weight_version
-        self._each("finish", "/finish_weight_update", body=lambda _: {"weight_version": version})
+        self.finish(self.version if weight_version is None else weight_version)
+
+    def finish(self, version: str | None) -> None:
+        """Finish under the given version; under none for None."""
+        self._each("finish", lambda engine: self._protocol.finish(engine, version))
 
     def hold(self) -> list[str]:
         """After a failure: no phase ever again, and every engine paused. Returns those that did not confirm it.
@@ -172,7 +180,7 @@ class EngineFleet:
         wait(self._calls, timeout=HOLD_S / 2)
 
         def pause(engine: EngineAdmin) -> None:
-            engine.post("/pause", HOLD_S, None, {"mode": "abort"})
+            engine.post(Call("/pause", params={"mode": "abort"}), HOLD_S)
 
         calls = [in_background(f"hold {url}", pause, one) for url, one in zip(self.urls, self._engines, strict=True)]
         done, _ = wait(calls, timeout=HOLD_S)
@@ -184,14 +192,8 @@ class EngineFleet:
         for engine in self._engines:
             engine.close()
 
-    def _each(
-        self,
-        phase: str,
-        path: str,
-        *,
-        body: Callable[[EngineAddress], Any] = lambda _: None,
-        params: Mapping[str, str] | None = None,
-    ) -> None:
+    def _each(self, phase: str, calls_of: Callable[[EngineAddress], Sequence[Call]]) -> None:
+        """Make the calls of a phase: those of one engine in their order, the engines side by side."""
         if self._held:
             raise RuntimeError(f"{phase}: a refit of these engines has failed before")
         self.phase = phase
@@ -199,7 +201,10 @@ class EngineFleet:
         left = max(self._ends - begun, 0.001)
 
         def call(engine: EngineAdmin) -> None:
-            engine.post(path, left, body(engine.address), params)
+            for one in calls_of(engine.address):
+                if self._held:
+                    return
+                engine.post(one, max(self._ends - self._clock(), 0.001))
 
         calls = [in_background(f"{phase} {engine.address.admin_url}", call, engine) for engine in self._engines]
         self._calls = calls
@@ -209,7 +214,7 @@ class EngineFleet:
         errors = [error for one in done if (error := one.exception()) is not None]
         if not errors:
             errors = [
-                AdminError(engine.address.admin_url + path, None, f"no whole answer after {left:.1f} s")
+                AdminError(engine.url_of(calls_of(engine.address)[-1]), None, f"no whole answer after {left:.1f} s")
                 for engine, call_ in zip(self._engines, calls, strict=True)
                 if call_ not in done
             ]
