@@ -280,4 +280,4 @@ def test_a_command_that_the_pipe_takes_in_parts_arrives_whole(trainer: Scripted)
         arrived += os.read(trainer.commands_fd, 1 << 16)
     while not arrived.endswith(b"\n"):
         arrived += os.read(trainer.commands_fd, 1 << 16)
-    assert json.loads(arrived) == BULKY.command()
+    assert json.loads(arrived) == json.loads(json.dumps(BULKY.command()))
