@@ -38,7 +38,7 @@ def test_the_files_are_of_no_machine() -> None:
             "engine-0",
             "bin/vllm-rs serve Qwen/Qwen3-0.6B --host 127.0.0.1 --port 8002 --grpc-port 50051 "
             "--python <project>/.venv-prime-rl/bin/python -- "
-            "--worker-extension-cls smokestack_payload.worker.ContentWorker",
+            "--worker-extension-cls smokestack_payload.refit.worker.RefitWorker",
         ),
         (
             "frontend",
