@@ -14,6 +14,7 @@ from harness.answers import (
     ChatAnswer,
     ChatCompletion,
     Checksums,
+    CompletionAnswer,
     Contents,
     Generated,
     ModelList,
@@ -100,6 +101,16 @@ class EngineAdmin:
     def destroy_weights(self) -> None:
         """Make every weight zero, the repacked ones included. The next refit must bring all of them."""
         self.http.post("/collective_rpc", {"method": "smokestack_destroy"}, Obeyed)
+
+    def first_token(self, model: str, token_ids: Sequence[int], *, cached: bool = True) -> CompletionAnswer:
+        """The greedy first token after a prompt, with what of the prompt came from the cache.
+
+        Without `cached` the prompt's log-probabilities are asked for as well: vLLM reads no cache for such a request.
+        """
+        body = {"model": model, "prompt": list(token_ids), "temperature": 0.0, "max_tokens": 1, "logprobs": 1}
+        if not cached:
+            body["prompt_logprobs"] = 0
+        return self.http.post("/v1/completions", body, CompletionAnswer)
 
     def generate(
         self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], *, timeout_s: float | None = None

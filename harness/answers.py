@@ -34,11 +34,20 @@ class ContentLogprobs(Served):
     content: list[TokenLogprob]
 
 
+class WeightVersionSpan(Served):
+    """Tokens `start` to `end` (exclusive) of one output come from the weights labelled `version`."""
+
+    version: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
 class GeneratedChoice(Served):
-    """One generated sequence: token ids, and the log-probability of each."""
+    """One generated sequence: token ids, and the log-probability of each. A frontend tells no `weight_versions`."""
 
     token_ids: list[TokenId]
     finish_reason: str | None = None
+    weight_versions: list[WeightVersionSpan] | None = None
     logprobs: ContentLogprobs | None = None
 
     def token_logprobs(self) -> list[float]:
@@ -76,6 +85,42 @@ class ChatUsage(Served):
 class ChatAnswer(Served):
     choices: list[ChatChoice] = Field(min_length=1)
     usage: ChatUsage
+
+
+class CompletionLogprobs(Served):
+    token_logprobs: list[float] = Field(min_length=1)
+
+
+class CompletionChoice(Served):
+    logprobs: CompletionLogprobs
+
+
+class PromptTokensDetails(Served):
+    cached_tokens: int = Field(default=0, ge=0)
+
+
+class CompletionUsage(Served):
+    """`prompt_tokens_details` is null where nothing came from the cache, and where the engine does not count it."""
+
+    prompt_tokens: int
+    prompt_tokens_details: PromptTokensDetails | None = None
+
+
+class CompletionAnswer(Served):
+    """Answer of `/v1/completions` that was asked for log-probabilities."""
+
+    choices: list[CompletionChoice] = Field(min_length=1)
+    usage: CompletionUsage
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens that were taken from the prefix cache."""
+        details = self.usage.prompt_tokens_details
+        return 0 if details is None else details.cached_tokens
+
+    @property
+    def first_logprob(self) -> float:
+        return self.choices[0].logprobs.token_logprobs[0]
 
 
 class ModelEntry(Served):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import gpus, keep, takedown
-from harness.config import DEFAULT_STEPS, MAX_STEPS, MIB, Deadlines, GrpoConfig, Packing
+from harness.config import DEFAULT_STEPS, MAX_STEPS, MIB, Deadlines, GrpoConfig, MismatchBudget, Packing
 from harness.engines import MAX_ENGINES, MAX_TENSOR_PARALLEL
 from harness.errors import SmokestackError
 from harness.logs import logs
@@ -95,6 +95,12 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_steps, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
     parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
     parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
+    parser.add_argument(
+        "--mismatch-budget",
+        type=_positive_float,
+        default=MismatchBudget().max_abs,
+        help="largest log-probability difference of engine and trainer on rollouts; its mean and the KL go with it",
+    )
     parser.add_argument(
         "--sabotage", choices=_SABOTAGE_NAMES, default=None, help="one fault on purpose, to see it caught"
     )

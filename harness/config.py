@@ -68,6 +68,25 @@ class GrpoConfig(BaseModel):
     seed: int = 20260
 
 
+class MismatchBudget(BaseModel):
+    """What engine and trainer may differ by in the log-probabilities of the same sampled tokens, at each step.
+
+    For float32. docs/adr/0018-mismatch-budget.md has the measurements. `k3` estimates the KL divergence.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_abs: float = 1e-3
+    mean_abs: float = 1e-4
+    k3: float = 1e-8
+
+    @classmethod
+    def of(cls, max_abs: float) -> MismatchBudget:
+        """The budget with this largest difference; the others keep their ratio to it (k3 goes with its square)."""
+        ratio = max_abs / cls().max_abs
+        return cls(max_abs=max_abs, mean_abs=cls().mean_abs * ratio, k3=cls().k3 * ratio**2)
+
+
 class RunConfig(BaseModel):
     """All resolved values of one run."""
 
@@ -111,6 +130,7 @@ class RunConfig(BaseModel):
     trainer: Program | None = Field(default=None, description="the caller's own trainer, in the place of ours")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()
+    mismatch: MismatchBudget = MismatchBudget()
 
     @property
     def precision(self) -> Literal["float32", "bfloat16"]:

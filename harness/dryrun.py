@@ -167,6 +167,7 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         ports=_ports(request),
         tmp_dir=Path("/tmp") / SCRATCH,
         grpo=request.grpo,
+        mismatch=request.mismatch,
         deadlines=request.deadlines,
         trainer=request.trainer,
     )

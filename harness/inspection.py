@@ -1,4 +1,4 @@
-"""What one engine tells of its weights: its answer to a probe prompt, and what each of its ranks holds.
+"""What one engine tells of its weights: its answers to probe prompts, and what each of its ranks holds.
 
 Probe requests ask for the prompt's log-probabilities as well, and vLLM does not read its prefix cache for such a
 request, so that every number is computed with the weights of now.
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.admin import EngineAdmin
-from harness.answers import Generated, RankContents
+from harness.answers import CompletionAnswer, Generated, GeneratedChoice, RankContents
 from harness.errors import SmokestackError
-from harness.events import Cut, EngineObservation, HeldParameter, Probe
+from harness.events import CacheAnswer, CacheProbe, Cut, EngineObservation, HeldParameter, Probe, Span
+
+Spans = tuple[Span, ...] | None
 
 
 class ObservationError(SmokestackError):
@@ -23,8 +25,8 @@ class ObservationError(SmokestackError):
 
 def probe(
     engine: EngineAdmin, model: str, prompt: Sequence[int], *, new_tokens: int, stop_token_ids: Sequence[int]
-) -> Probe:
-    """The engine's greedy continuation of `prompt`, and the prompt under teacher forcing."""
+) -> tuple[Probe, Spans]:
+    """The engine's greedy continuation of `prompt`, and the prompt under teacher forcing; with the version labels."""
     sampling = {
         "temperature": 0.0,
         "max_tokens": new_tokens,
@@ -42,12 +44,35 @@ def probe(
             found=str(len(logprobs)),
             where=engine.http.base_url,
         )
-    return Probe(
+    probed = Probe(
         prompt_ids=tuple(prompt),
         token_ids=tuple(choice.token_ids),
         logprobs=tuple(logprobs),
         prompt_logprobs=teacher_forced(prompt, answer, engine.http.base_url),
     )
+    return probed, spans_of(choice)
+
+
+def spans_of(choice: GeneratedChoice) -> Spans:
+    """Under which version label each part of an output was generated; None where the server tells none."""
+    spans = choice.weight_versions
+    return None if spans is None else tuple(Span(**span.model_dump()) for span in spans)
+
+
+def probe_cache(engine: EngineAdmin, model: str, prompt: Sequence[int]) -> CacheProbe:
+    """Three times the same prompt. The first answer has to be the first of its kind since the refit."""
+    first, again = (engine.first_token(model, prompt) for _ in range(2))
+    reference = engine.first_token(model, prompt, cached=False)
+    return CacheProbe(
+        prompt_tokens=first.usage.prompt_tokens,
+        first=_cache_answer(first),
+        again=_cache_answer(again),
+        reference=_cache_answer(reference),
+    )
+
+
+def _cache_answer(answer: CompletionAnswer) -> CacheAnswer:
+    return CacheAnswer(cached_tokens=answer.cached_tokens, logprob=answer.first_logprob)
 
 
 def held_by(engine: EngineAdmin) -> tuple[tuple[HeldParameter, ...], ...]:

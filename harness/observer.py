@@ -17,7 +17,7 @@ from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import NotReadyError
 from harness.events import Destroyed, EngineLabels, EngineObservation, Generation, Observed, Probe, RequestTimes
-from harness.inspection import ObservationError, probe
+from harness.inspection import ObservationError, Spans, probe, probe_cache
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
 from harness.vigil import Vigil
@@ -41,7 +41,8 @@ Value = TypeVar("Value")
 class Observer:
     """Where to ask. `request_s` bounds every single request, `observe_s` everything that belongs to one observation.
 
-    `watch` raises when a process of the run has ended; `new_tokens` is how many tokens a probe generates.
+    `watch` raises when a process of the run has ended; `new_tokens` is how many tokens a probe generates. With a
+    `cache_prompt` (of several blocks of the KV cache), an observation begins with what the prefix cache holds of it.
     """
 
     topology: Topology
@@ -55,6 +56,7 @@ class Observer:
     stop_token_ids: Sequence[int] = field(default_factory=tuple)
     credentials: Credentials = NO_CREDENTIALS
     account: Account = field(default_factory=OfRoutes)
+    cache_prompt: Sequence[int] = field(default_factory=tuple)
 
     def observe(self, prompts: Sequence[Sequence[int]], version: int) -> Observed:
         """Every engine and its sidecar, while nobody changes them.
@@ -240,7 +242,7 @@ class Observer:
             RequestTimes.model_validate({"via": via, "seconds": seconds[WARM_UP:]}) for via, seconds in taken.items()
         )
 
-    def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> Probe:
+    def _probe(self, engine: EngineAdmin, prompt: Sequence[int]) -> tuple[Probe, Spans]:
         return probe(engine, self.model, prompt, new_tokens=self.new_tokens, stop_token_ids=self.stop_token_ids)
 
     @property
@@ -262,6 +264,8 @@ class Observer:
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
         engine, sidecar = self._engine(worker), self._sidecar(worker)
         paused = _or_none(engine.is_paused)
+        cached = None if paused or not self.cache_prompt else probe_cache(engine, self.model, self.cache_prompt)
+        asked = () if paused else tuple(self._probe(engine, prompt) for prompt in prompts)
         return EngineObservation(
             admin_url=worker.admin_url,
             system_url=worker.system_url,
@@ -269,7 +273,9 @@ class Observer:
             sidecar_label=None if sidecar is None else _or_none(sidecar.weight_version),
             paused=paused,
             sidecar_paused=None if sidecar is None else _or_none(sidecar.is_paused),
-            probes=() if paused else tuple(self._probe(engine, prompt) for prompt in prompts),
+            probes=tuple(answer for answer, _ in asked),
+            spans=tuple(spans for _, spans in asked),
+            cache=cached,
             ranks=_or_none(lambda: self.account.held(engine)) or (),
         )
 

@@ -16,6 +16,7 @@ from harness.config import (
     ControlKind,
     Deadlines,
     GrpoConfig,
+    MismatchBudget,
     Packing,
     Platform,
     RefitKind,
@@ -61,6 +62,7 @@ class Request:
     credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
     grpo: GrpoConfig = field(default_factory=GrpoConfig)
+    mismatch: MismatchBudget = field(default_factory=MismatchBudget)
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> Request:
@@ -105,6 +107,7 @@ class Request:
             ),
             deadlines=deadlines,
             grpo=GrpoConfig().model_copy(update=_training_options(options, model)),
+            mismatch=MismatchBudget.of(options.get("mismatch_budget", MismatchBudget().max_abs)),
         )
 
 

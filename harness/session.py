@@ -160,4 +160,5 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         control=request.control,
         deadlines=request.deadlines,
         grpo=request.grpo,
+        mismatch=request.mismatch,
     )

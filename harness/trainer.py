@@ -6,6 +6,7 @@ What it says comes over its channel, and the order of its events is `training`'s
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain, cycle, islice
 from typing import Any
 
 from harness.bringup import observer_of
@@ -26,6 +27,8 @@ from harness.watch import LAST_WORDS_S
 
 TIMED_PROMPT = tuple(range(40, 72))
 """Token ids that every vocabulary has, and no whole block of the KV cache: nothing of it is cached."""
+CACHE_PROMPT_TOKENS = 300
+"""More than two blocks of the KV cache (128 tokens each on the CPU), and less than `max_model_len`."""
 
 
 class Trainer:
@@ -89,7 +92,11 @@ class Trainer:
         )
         ready = follower.await_ready()
         prompts: list[list[int]] = ready["probe_prompts"]
-        observer = replace(observer_of(self.session, stack), stop_token_ids=ready["stop_token_ids"])
+        observer = replace(
+            observer_of(self.session, stack),
+            stop_token_ids=ready["stop_token_ids"],
+            cache_prompt=tuple(islice(cycle(chain(*prompts)), CACHE_PROMPT_TOKENS)),
+        )
         self._slices = slices_of(self.observe(stack, observer, prompts, BEFORE_TRANSFER).engines)
         self.session.emit(observer.destroy(prompts))
         self._follower = follower

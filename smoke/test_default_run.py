@@ -7,8 +7,6 @@ import json
 import math
 from xml.etree import ElementTree
 
-import pytest
-
 from smoke.runner import Outcome, assert_nothing_left
 
 CHECKS = [
@@ -23,6 +21,9 @@ CHECKS = [
     "policy.weights-match",
     "policy.weights-changed",
     "policy.weights-restored",
+    "policy.mismatch",
+    "policy.cache-reset",
+    "policy.versions-spans",
     "generation.after-update",
     "engine.not-paused",
     "stack.same-processes",
@@ -118,8 +119,22 @@ def test_rewards_are_mixed_so_that_grpo_has_something_to_learn_from(default_run:
 
 def test_rollouts_are_the_trainers_policy(default_run: Outcome) -> None:
     """Log-probabilities that the engine sampled with against the trainer's, on the rollouts' own tokens."""
+    budget = json.loads((default_run.run_dir / "config.json").read_text())["mismatch"]
     for step in (event for event in default_run.events if event["kind"] == "step"):
-        assert step["mismatch"]["max_abs"] == pytest.approx(0, abs=1e-2), step
+        assert all(step["mismatch"][name] <= limit for name, limit in budget.items()), step
+        own = step["version_sampled"]
+        assert [fit["version"] for fit in step["fits"]] == list(range(max(own - 1, 0), own + 2)), step
+        for fit in step["fits"]:
+            fitting = [gap <= budget["max_abs"] for gap in fit["max_abs"]]
+            assert len(fitting) == 16, step
+            assert all(fitting) if fit["version"] == own else sum(fitting) < 8, step
+
+
+def test_no_refit_left_anything_in_the_prefix_cache(default_run: Outcome) -> None:
+    for event in (event for event in default_run.events if event["kind"] == "observed"):
+        for engine in event["engines"]:
+            assert engine["cache"]["first"]["cached_tokens"] == 0, event["version"]
+            assert engine["cache"]["again"]["cached_tokens"] >= 256, event["version"]
 
 
 def test_the_evidence_is_complete(default_run: Outcome) -> None:

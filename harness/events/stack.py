@@ -122,11 +122,39 @@ class HeldParameter(Data):
     cut: Cut | None = None
 
 
+class Span(Data):
+    """Tokens `start` to `end` (exclusive) of one output were generated under the version label `version`."""
+
+    version: str
+    start: Count
+    end: Count
+
+
+class CacheAnswer(Data):
+    """The first greedy token after a prompt: its log-probability, and how much of the prompt came from the cache."""
+
+    cached_tokens: Count
+    logprob: float
+
+
+class CacheProbe(Data):
+    """A prompt of several blocks of the KV cache, asked before anything else of one observation.
+
+    `first` is the first answer, `again` its repetition, and `reference` was computed without reading the cache.
+    """
+
+    prompt_tokens: Count
+    first: CacheAnswer
+    again: CacheAnswer
+    reference: CacheAnswer
+
+
 class EngineObservation(Data):
     """What the harness itself saw of one engine and its sidecar. None: they gave no answer.
 
     `sidecar_paused` is for stacks whose sidecar reports it apart from its engine. `ranks` has what each rank's model
-    holds; none where the engine does not tell.
+    holds; none where the engine does not tell. `spans` has for each probe which version label its tokens were generated
+    under, None where the engine told none.
     """
 
     admin_url: str
@@ -137,6 +165,8 @@ class EngineObservation(Data):
     sidecar_paused: Flag | None = None
     probes: tuple[Probe, ...]
     ranks: tuple[tuple[HeldParameter, ...], ...] = ()
+    spans: tuple[tuple[Span, ...] | None, ...] = ()
+    cache: CacheProbe | None = None
 
 
 class Observed(ObserverEvent):

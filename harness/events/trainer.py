@@ -143,6 +143,16 @@ class RolloutAnswer(Data):
     seconds: float
 
 
+class VersionFit(Data):
+    """For each of some rollouts the largest difference of its log-probabilities from those under `version`'s weights.
+
+    The trainer recomputes them; rollouts come through the frontend, which does not say which version answered.
+    """
+
+    version: Count
+    max_abs: tuple[float, ...]
+
+
 class StepSeconds(Data):
     rollout: float
     train: float
@@ -152,7 +162,7 @@ class Step(TrainerEvent):
     """One optimizer step. `errors` counts the errored rollouts by reason. `answers` has each rollout in the order of
     the requests, None for one that errored.
 
-    `version_sampled` is what the trainer says; no check relies on it.
+    `version_sampled` is what the trainer says. `fits` has that version, and its neighbours as far as there are any.
     """
 
     kind: Literal["step"] = "step"
@@ -167,6 +177,7 @@ class Step(TrainerEvent):
     rewards: Rewards
     mismatch: Mismatch
     answers: tuple[RolloutAnswer | None, ...] = ()
+    fits: tuple[VersionFit, ...]
     seconds: StepSeconds
 
 

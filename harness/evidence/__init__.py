@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.evidence import content, gpus, policy, stack, training
+from harness.evidence import cache, content, gpus, mismatch, policy, stack, training, versions
 from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
@@ -42,6 +42,9 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "policy.weights-match": policy.weights_match,
     "policy.weights-changed": policy.weights_changed,
     "policy.weights-restored": content.weights_restored,
+    "policy.mismatch": mismatch.mismatch_within_budget,
+    "policy.cache-reset": cache.cache_reset,
+    "policy.versions-spans": versions.versions_in_outputs,
     "generation.after-update": stack.generation_after_update,
     "engine.not-paused": stack.not_paused,
     "stack.same-processes": stack.same_processes,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from harness.config import RunConfig
+from harness.config import MismatchBudget, RunConfig
 from harness.plaintext import plain
 from harness.services.context import engine_name
 
@@ -75,6 +75,7 @@ class Expectation:
     host: str
     starts_untrained: bool
     keep_up: bool
+    mismatch: MismatchBudget
     own_trainer: bool = False
     sidecars: bool = True
     gpus: tuple[str, ...] = ()
@@ -92,6 +93,7 @@ class Expectation:
             host=config.host,
             starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
+            mismatch=_budget(config),
             own_trainer=config.trainer is not None,
             sidecars=config.serving == "dynamo",
             gpus=config.gpus if config.platform == "cuda" else (),
@@ -119,6 +121,12 @@ class Expectation:
     def versions(self) -> range:
         """Policy versions of the whole run: one before the first step, then one for each step."""
         return range(self.steps + 1)
+
+
+def _budget(config: RunConfig) -> MismatchBudget:
+    """The configured one; where none was asked for, as wide as what both sides compute in needs it."""
+    asked_for = config.mismatch != MismatchBudget()
+    return config.mismatch if asked_for else MismatchBudget.of(TOLERANCES[config.precision])
 
 
 @dataclass

@@ -32,6 +32,8 @@ UNTOLD: Mapping[str, str] = {
     "training.four-steps": "a command's steps are its own account",
     "training.rewards": "a command's rewards are its own account",
     "policy.mismatch": "a command does not tell the log-probabilities that it computes",
+    "policy.cache-reset": "a command does not wait after each update while the cache is looked at",
+    "policy.versions-spans": "a command does not tell from which versions it samples",
     "policy.weights-covered": "a command does not announce its tensors",
     "policy.weights-destroyed": "a command may sample before its first update, so that nothing was destroyed",
     "policy.weights-digests": "a command does not tell digests of its weights",

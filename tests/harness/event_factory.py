@@ -227,6 +227,8 @@ def engines(
             sidecar_label=label,
             paused=False,
             probes=probes(moved, rounding=1e-6),
+            spans=tuple((events.Span(version=label, start=0, end=2),) for _ in PROMPTS),
+            cache=cache_probe(),
             ranks=(held(key or label),) * config.tensor_parallel[index],
         )
         for index in range(config.engines)
@@ -236,6 +238,13 @@ def engines(
 def observed(version: int, config: RunConfig) -> events.Observed:
     label = "default" if version < 0 else str(version)
     return events.Observed(version=version, engines=engines(label, version, config))
+
+
+def cache_probe() -> events.CacheProbe:
+    fresh = events.CacheAnswer(cached_tokens=0, logprob=-0.25)
+    return events.CacheProbe(
+        prompt_tokens=300, first=fresh, again=events.CacheAnswer(cached_tokens=256, logprob=-0.25), reference=fresh
+    )
 
 
 def training_step(number: int) -> events.Step:
@@ -256,6 +265,10 @@ def training_step(number: int) -> events.Step:
             ),
         ),
         mismatch=events.Mismatch(mean_abs=1e-6, max_abs=4e-6, k3=2e-12),
+        fits=tuple(
+            events.VersionFit(version=version, max_abs=(3e-6, 4e-6) if version == number - 1 else (0.03, 0.05))
+            for version in range(max(number - 2, 0), number + 1)
+        ),
         seconds=events.StepSeconds(rollout=1.21, train=0.34),
     )
 

@@ -127,6 +127,38 @@ def unlist(run: list[Fields], service: str) -> None:
             event["processes"] = [item for item in event["processes"] if item["service"] != service]
 
 
+def put_mismatch(step: int, **values: Any) -> Edit:
+    return lambda run: the(run, "step", step=step)["mismatch"].update(values)
+
+
+def rollouts_of(step: int, version: int) -> Edit:
+    """The rollouts of `step` are really those of `version`, a neighbour of the one that the trainer believes in."""
+
+    def change(run: list[Fields]) -> None:
+        event = the(run, "step", step=step)
+        for fit in event["fits"]:
+            fit["max_abs"] = [3e-6, 4e-6] if fit["version"] == version else [0.03, 0.05]
+
+    return change
+
+
+def put_fit(step: int, version: int, gaps: list[Any]) -> Edit:
+    def change(run: list[Fields]) -> None:
+        (fit,) = [fit for fit in the(run, "step", step=step)["fits"] if fit["version"] == version]
+        fit["max_abs"] = gaps
+
+    return change
+
+
+def put_cache(version: int, answer: str, **values: Any) -> Edit:
+    """An edit of one of the answers to the long prompt at `version`."""
+    return lambda run: the(run, "observed", version=version)["engines"][0]["cache"][answer].update(values)
+
+
+def spans(*parts: tuple[str, int, int]) -> list[Fields]:
+    return [{"version": version, "start": start, "end": end} for version, start, end in parts]
+
+
 def put_parameter(event: tuple[str, dict[str, Any]], name: str, **values: Any) -> Edit:
     """An edit that overwrites fields of one parameter that an engine told of."""
 
@@ -222,6 +254,9 @@ LABELS_AND_CONTENT = {
     "policy.weights-match",
     "policy.weights-changed",
 }
+ON_OBSERVATIONS = LABELS_AND_CONTENT | {"policy.versions-spans", "policy.cache-reset"}
+"""The checks that read what the harness observed at each version."""
+
 SOUND = passing_run()
 STEP_2 = {"step": 2}
 REFIT_4 = {"version": 4}

@@ -147,3 +147,10 @@ class TestAnswers:
     def test_nan_is_not_sent(self, httpserver: HTTPServer) -> None:
         with pytest.raises(ValueError, match="JSON"):
             EngineAdmin(client(httpserver)).generate("tiny", [1], {"temperature": float("nan")})
+
+
+def test_what_came_from_the_cache_is_0_where_the_engine_counts_none(httpserver: HTTPServer) -> None:
+    answer = {"choices": [{"logprobs": {"token_logprobs": [-0.5]}}], "usage": {"prompt_tokens": 3}}
+    httpserver.expect_request("/v1/completions").respond_with_json(answer)
+    first = EngineAdmin(client(httpserver)).first_token("tiny", [1, 2, 3])
+    assert (first.cached_tokens, first.first_logprob, first.usage.prompt_tokens) == (0, -0.5, 3)

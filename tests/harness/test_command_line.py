@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import build_parser, main
+from harness.config import MismatchBudget
 from harness.errors import UsageError
 from harness.request import INVOKED_FROM, Request
 
@@ -68,6 +69,11 @@ def test_a_model_brings_its_own_hyperparameters_unless_they_are_given() -> None:
     assert request("--model", "smollm2", "--learning-rate", "0.25").grpo.learning_rate == 0.25
 
 
+def test_the_mismatch_budget_is_one_number_and_the_others_follow_it() -> None:
+    assert request().mismatch == MismatchBudget()
+    assert request("--mismatch-budget", "0.01").mismatch == MismatchBudget(max_abs=0.01, mean_abs=1e-3, k3=1e-6)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -76,6 +82,7 @@ def test_a_model_brings_its_own_hyperparameters_unless_they_are_given() -> None:
         ["smoke", "--steps", "1.5"],
         ["smoke", "--steps", "10001"],
         ["smoke", "--learning-rate", "nan"],
+        ["smoke", "--mismatch-budget", "0"],
         ["smoke", "--refit-timeout", "inf"],
         ["smoke", "--refit-timeout", "0"],
         *(["smoke", "--engines", text] for text in ("0", "-1", "two", "1.5", "65")),

@@ -73,6 +73,7 @@ class Served:
             "/engine/control/get_weight_version": lambda: (self.sidecar_status, {"weight_version": "2"}),
             "/engine/control/is_paused": lambda: (self.sidecar_status, {"is_paused": False}),
             "/inference/v1/generate": lambda: (self.generate_status, self.generated),
+            "/v1/completions": lambda: (200, self._completion()),
             "/v1/chat/completions": lambda: (self.chat_status, _chat("7")),
             "/collective_rpc": lambda: (self.contents_status, {"results": self._called()}),
             "/weight_checker": lambda: (200, {"checksums": self.checksums}),
@@ -83,7 +84,7 @@ class Served:
             self.paths.append(request.path)
             if request.path == "/collective_rpc":
                 self.called.append(json.loads(request.data)["method"])
-            if request.path == "/inference/v1/generate":
+            if request.path in ("/inference/v1/generate", "/v1/completions"):
                 self.asked.append(json.loads(request.data))
             status, document = answers[request.path]()
             return Response(json.dumps(document), status=status)
@@ -96,6 +97,12 @@ class Served:
 
     def _called(self) -> list[Any]:
         return self.contents if self.called[-1] == "smokestack_contents" else self.obeyed
+
+    def _completion(self) -> dict[str, Any]:
+        """The second one of a prompt comes from the cache, unless the prompt's log-probabilities are asked for."""
+        cached = {"cached_tokens": 2} if len(self.asked) > 1 and "prompt_logprobs" not in self.asked[-1] else None
+        usage = {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": cached}
+        return {"choices": [{"logprobs": {"token_logprobs": [-0.5 - len(self.asked)]}}], "usage": usage}
 
     def observer(self, **options: Any) -> Observer:
         worker = Worker("backend", "1", self.url, self.url, "tiny", 1, 0)
@@ -192,11 +199,37 @@ class TestObservation:
         # What makes vLLM skip its prefix cache, and so compute with the weights of now.
         assert "prompt_logprobs" in sampling
 
+    def test_the_version_labels_of_a_probes_tokens_are_recorded(self, served: Served) -> None:
+        span = {"version": "3", "start": 0, "end": 2}
+        served.generated = {**served.generated, "choices": [CHOICE | {"weight_versions": [span]}]}
+        [engine] = served.observer().observe([PROMPT], 3).engines
+        assert [[part.model_dump() for part in spans or ()] for spans in engine.spans] == [[span]]
+
+    def test_an_engine_that_tells_no_version_labels_is_recorded_as_such(self, served: Served) -> None:
+        [engine] = served.observer().observe([PROMPT], 3).engines
+        assert engine.spans == (None,)
+
+    def test_an_observation_begins_with_what_the_cache_holds(self, served: Served) -> None:
+        [engine] = served.observer(cache_prompt=(4, 5, 6)).observe([PROMPT], 3).engines
+        assert [body.get("prompt", body.get("token_ids")) for body in served.asked] == [[4, 5, 6]] * 3 + [PROMPT]
+        assert engine.cache is not None
+        assert engine.cache.model_dump() == {
+            "prompt_tokens": 3,
+            "first": {"cached_tokens": 0, "logprob": -1.5},
+            "again": {"cached_tokens": 2, "logprob": -2.5},
+            "reference": {"cached_tokens": 0, "logprob": -3.5},
+        }
+
+    def test_the_reference_asks_for_the_prompts_logprobs_so_that_no_cache_is_read(self, served: Served) -> None:
+        served.observer(cache_prompt=(4, 5, 6)).observe([], 3)
+        assert ["prompt_logprobs" in body for body in served.asked] == [False, False, True]
+        assert all((body["temperature"], body["max_tokens"]) == (0, 1) for body in served.asked)
+
     def test_a_paused_engine_is_not_probed(self, served: Served) -> None:
         served.paused = True
-        [engine] = served.observer().observe([PROMPT], 0).engines
+        [engine] = served.observer(cache_prompt=(4, 5, 6)).observe([PROMPT], 0).engines
         assert engine.paused
-        assert engine.probes == ()
+        assert (engine.probes, engine.spans, engine.cache) == ((), (), None)
         assert served.asked == []
 
     def test_a_sidecar_without_an_answer_is_recorded_as_such(self, served: Served) -> None:

@@ -31,6 +31,7 @@ class FakeEngine:
     """An HTTP server on loopback that records every call and answers success, unless told otherwise by `on`."""
 
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     handlers: dict[str, Callable[[Any], Answer]] = field(default_factory=dict)
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -41,7 +42,8 @@ class FakeEngine:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 parsed = json.loads(body) if body else None
-                path = self.path.split("?")[0]
+                path, _, query = self.path.partition("?")
+                engine.queries.append(query)
                 engine.calls.append((path, parsed))
                 status, answer = engine.handlers.get(path, lambda _: (200, {"success": True}))(parsed)
                 text = json.dumps(answer).encode()

@@ -16,6 +16,7 @@ import pytest
 import torch
 from conftest import grpo
 from smokestack_payload import model as models
+from smokestack_payload.fits import spread
 from smokestack_payload.learner import Learner, Sample
 from smokestack_payload.probes import probe
 from smokestack_payload.publish import published
@@ -174,7 +175,7 @@ def test_a_step_makes_the_rewarded_answer_likelier_and_the_other_one_less(loaded
     right, wrong = with_own_logprobs(model, prompt, [22, 257]), with_own_logprobs(model, prompt, [23, 18, 257])
     before = logprob(model, right), logprob(model, wrong)
     learner = Learner(model, tokenizer.pad_token_id, grpo())
-    result = learner.step([[right, wrong]], [[1.0, 0.0]])
+    result = learner.step([[right, wrong]], [[1.0, 0.0]], 0)
     assert logprob(model, right) > before[0]
     assert logprob(model, wrong) < before[1]
     assert result.tokens == 5
@@ -188,8 +189,31 @@ def test_a_step_without_any_difference_in_reward_moves_nothing(loaded: tuple[Any
     model, tokenizer = loaded
     sample = with_own_logprobs(model, encode_chat(tokenizer, "3+4="), [22, 257])
     before = [parameter.clone() for parameter in model.parameters()]
-    Learner(model, tokenizer.pad_token_id, grpo()).step([[sample, sample]], [[1.0, 1.0]])
+    Learner(model, tokenizer.pad_token_id, grpo()).step([[sample, sample]], [[1.0, 1.0]], 0)
     assert all(torch.equal(one, two) for one, two in zip(before, model.parameters(), strict=True))
+
+
+def test_rollouts_fit_the_version_that_sampled_them_and_neither_neighbour(loaded: tuple[Any, Any]) -> None:
+    model, tokenizer = loaded
+    prompt = encode_chat(tokenizer, "3+4=")
+    learner = Learner(model, tokenizer.pad_token_id, grpo())
+    for version in (0, 1):
+        samples = [with_own_logprobs(model, prompt, tokens) for tokens in ([22, 257], [23, 18, 257])]
+        stale = Sample(prompt, [22, 257], [value - 0.5 for value in samples[0].engine_logprobs])
+        found = learner.step([[*samples, stale]], [[1.0, 0.0, 0.0]], version).fits
+        assert [fit.version for fit in found] == list(range(max(version - 1, 0), version + 2))
+        for fit in found:
+            *own, other = fit.max_abs
+            assert all((gap < 1e-4) == (fit.version == version) for gap in own), found
+            assert other > 0.1
+    weights = [parameter.clone() for parameter in model.parameters()]
+    assert not any(torch.equal(one, two) for one, two in zip(weights, learner._former or [], strict=True))
+
+
+def test_at_most_so_many_rollouts_are_compared_and_evenly_from_all_groups() -> None:
+    assert spread(list(range(64)), 16) == list(range(0, 64, 4))
+    assert spread(list(range(17)), 16) == list(range(0, 17, 2))
+    assert spread([1, 2], 16) == [1, 2]
 
 
 def test_a_step_in_parts_is_the_step_as_a_whole(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +223,7 @@ def test_a_step_in_parts_is_the_step_as_a_whole(base: Path, monkeypatch: pytest.
         model, tokenizer = models.load(base, "cpu")
         prompt = encode_chat(tokenizer, "3+4=")
         samples = [Sample(prompt, [20 + index, 257], [-5.0, -5.0]) for index in range(4)]
-        result = Learner(model, tokenizer.pad_token_id, grpo()).step([samples], [[1.0, 0.0, 0.0, 1.0]])
+        result = Learner(model, tokenizer.pad_token_id, grpo()).step([samples], [[1.0, 0.0, 0.0, 1.0]], 0)
         moved.append((result.loss, result.grad_norm))
     assert moved[0] == pytest.approx(moved[1], rel=1e-4)
 

@@ -99,3 +99,20 @@ def test_label_without_weights_sends_nothing_at_the_last_version(make_engine: Ma
         ("/finish_weight_update", {"weight_version": str(STEPS)}),
     ]
     assert transfer.worker_reports == Real.worker_reports
+
+
+def test_the_last_refit_leaves_a_stale_prefix_cache(make_engine: MakeEngine) -> None:
+    def around(name: str | None, version: int) -> list[tuple[str, str]]:
+        engine = make_engine()
+        fleet = sabotage.fleet_of(plan(engine), settings(name))
+        fleet.begin(str(version), 5)
+        fleet.pause()
+        fleet.reset_prefix_cache()
+        fleet.resume()
+        fleet.close()
+        assert set(fleet.seconds) == {"pause", "reset", "resume"}
+        return list(zip(engine.paths, engine.queries, strict=True))
+
+    real = [("/pause", "mode=wait"), ("/reset_prefix_cache", ""), ("/resume", "")]
+    assert around(None, STEPS) == around(sabotage.STALE_PREFIX_CACHE, STEPS - 1) == real
+    assert around(sabotage.STALE_PREFIX_CACHE, STEPS) == [("/pause", "mode=wait&clear_cache=false"), ("/resume", "")]

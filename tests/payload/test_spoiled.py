@@ -11,7 +11,16 @@ import torch
 from conftest import STEPS, FakeEngine, plan, settings
 from smokestack_payload import sabotage
 from smokestack_payload.rollout import Sampler
-from smokestack_payload.spoiled import EVERY, ErringSampler, HalfSource, SpoiledSource, one_corrupted, swapped
+from smokestack_payload.spoiled import (
+    EVERY,
+    ErringSampler,
+    HalfSource,
+    SpoiledSource,
+    StaleStepper,
+    one_corrupted,
+    swapped,
+)
+from smokestack_payload.step import Stepper
 
 
 @dataclass
@@ -113,3 +122,18 @@ def test_a_suppressed_update_learns_nothing_and_changes_nothing_else() -> None:
 def test_miscounted_steps_are_one_too_few() -> None:
     assert sabotage.told_steps(settings(sabotage.MISCOUNTED_STEPS)) == STEPS - 1
     assert sabotage.told_steps(settings(None)) == STEPS
+
+
+def test_stale_rollouts_are_those_of_the_first_step_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(Stepper, "_sampled", lambda _self, step: asked.append(step) or (f"prompts {step}", step))
+    stepper = StaleStepper.__new__(StaleStepper)
+    assert [stepper._sampled(step) for step in (1, 2, 3)] == [("prompts 1", 1)] * 3
+    assert asked == [1]
+    assert sabotage.stepper_of(settings(sabotage.STALE_ROLLOUTS)) is StaleStepper
+    assert sabotage.stepper_of(settings(None)) is Stepper
+
+
+def test_the_last_steps_samples_are_misnamed() -> None:
+    assert [sabotage.told_version(step, settings(sabotage.MISNAMED_SAMPLES)) for step in (1, STEPS)] == [0, STEPS - 2]
+    assert [sabotage.told_version(step, settings(None)) for step in (1, STEPS)] == [0, STEPS - 1]

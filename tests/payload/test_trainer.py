@@ -161,6 +161,8 @@ def test_the_whole_protocol_in_order(
             assert [each["tokens"] for each in step["answers"]].count(0) == 0
             assert sum(each["tokens"] for each in step["answers"]) == step["tokens"]
             assert all(each["seconds"] > 0 for each in step["answers"])
+            assert [fit["version"] for fit in step["fits"]] == list(range(max(version - 2, 0), version + 1))
+            assert all(len(fit["max_abs"]) == 4 for fit in step["fits"])
         refit = trainer.next()
         assert (refit["kind"], refit["version"]) == ("refit", version), refit
         assert refit["bytes"] == ready["bytes"]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from smokestack_payload.errors import ModelError
+from smokestack_payload.fits import VersionFit, copied, exchanged, largest_gaps, spread
 from smokestack_payload.grpo import Mismatch, clipped_loss, group_advantages, mismatch, token_logprobs
 from smokestack_payload.settings import GrpoSettings
 
@@ -29,12 +30,17 @@ class Sample:
 
 @dataclass(frozen=True)
 class StepResult:
-    """`grad_norm` is the one before clipping; `tokens` counts response tokens."""
+    """`grad_norm` is the one before clipping; `tokens` counts response tokens.
+
+    `fits` compares some rollouts with the version before the one that sampled (from the second step on), with that one,
+    and with the one that this step made.
+    """
 
     loss: float
     grad_norm: float
     tokens: int
     mismatch: Mismatch
+    fits: list[VersionFit]
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,12 @@ class Learner:
         self._pad_id = pad_id
         self._settings = settings
         self._optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+        self._former: list[torch.Tensor] | None = None
 
-    def step(self, groups: Sequence[Sequence[Sample]], rewards: Sequence[Sequence[float]]) -> StepResult:
+    def step(self, groups: Sequence[Sequence[Sample]], rewards: Sequence[Sequence[float]], version: int) -> StepResult:
         """Take one step. `rewards` has the shape of `groups`; groups may differ in size (failed rollouts).
 
-        The policy that sampled is the engine's: its log-probabilities are the ratio's denominator.
+        The policy that sampled is the engine's at `version`: its log-probabilities are the ratio's denominator.
         """
         advantages = torch.cat([group_advantages(torch.tensor([group]))[0] for group in rewards if group])
         samples = [sample for group in groups for sample in group]
@@ -88,9 +95,27 @@ class Learner:
         norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), MAX_GRAD_NORM))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise ModelError("the step is not finite", expected="finite loss and gradient", found=f"{loss}, {norm}")
-        self._optimizer.step()
         difference = mismatch(torch.cat(trainer), torch.cat(engine), torch.cat(masks))
-        return StepResult(loss=loss, grad_norm=norm, tokens=tokens, mismatch=difference)
+        fits = self._move(spread(samples), version)
+        return StepResult(loss=loss, grad_norm=norm, tokens=tokens, mismatch=difference, fits=fits)
+
+    def _move(self, samples: Sequence[Sample], version: int) -> list[VersionFit]:
+        """Let the optimizer move the weights; how `samples` fit the versions before, of and after their sampling."""
+        fits = [self._fit(samples, version)]
+        if self._former is not None:
+            with exchanged(self._model, self._former):
+                fits.insert(0, self._fit(samples, version - 1))
+        self._former = copied(self._model)
+        self._optimizer.step()
+        return [*fits, self._fit(samples, version + 1)]
+
+    @torch.no_grad()
+    def _fit(self, samples: Sequence[Sample], version: int) -> VersionFit:
+        """`samples` against the weights of this moment, which are those of `version`."""
+        gaps: list[float] = []
+        for _, part in self._parts(samples):
+            gaps += largest_gaps(self._logprobs(part), part.old, part.mask)
+        return VersionFit(version, gaps)
 
     def _logprobs(self, part: _Part) -> torch.Tensor:
         """Log-probabilities [n, R] of the responses. Right-padding needs no attention mask: attention is causal."""

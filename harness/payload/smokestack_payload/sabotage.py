@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.admin import EngineFleet
-from smokestack_payload.refit.protocols import protocol_of
+from smokestack_payload.refit.protocols import Call, protocol_of
 from smokestack_payload.rollout import Sampler
 from smokestack_payload.settings import Plan, TrainerSettings
+
+if TYPE_CHECKING:
+    from smokestack_payload.step import Stepper
 
 UNKNOWN_NAME = "unknown-name"
 REFUSED_UPDATE = "refused-update"
@@ -30,6 +33,9 @@ HALF_THE_NAMES = "half-the-names"
 SUPPRESSED_UPDATE = "suppressed-update"
 ERRORED_ROLLOUTS = "errored-rollouts"
 MISCOUNTED_STEPS = "miscounted-steps"
+STALE_ROLLOUTS = "stale-rollouts"
+MISNAMED_SAMPLES = "misnamed-samples"
+STALE_PREFIX_CACHE = "stale-prefix-cache"
 
 NAMES = (
     UNKNOWN_NAME,
@@ -45,6 +51,9 @@ NAMES = (
     SUPPRESSED_UPDATE,
     ERRORED_ROLLOUTS,
     MISCOUNTED_STEPS,
+    STALE_ROLLOUTS,
+    MISNAMED_SAMPLES,
+    STALE_PREFIX_CACHE,
 )
 
 NOBODYS_NAME = "model.layers.0.nobody.weight"
@@ -82,6 +91,11 @@ def told_steps(settings: TrainerSettings) -> int:
     return settings.steps - (settings.sabotage == MISCOUNTED_STEPS)
 
 
+def told_version(step: int, settings: TrainerSettings) -> int:
+    """From which version the trainer says that it sampled `step`: of the last one, one that is too old."""
+    return step - 1 - (settings.sabotage == MISNAMED_SAMPLES and step == settings.steps)
+
+
 def spoiled_source(source: Any, settings: TrainerSettings) -> Any:
     """The weights that are announced and sent, with their sabotage, or as they are."""
     if settings.sabotage != HALF_THE_NAMES:
@@ -98,6 +112,17 @@ def sampler_of(settings: TrainerSettings) -> type[Sampler]:
     from smokestack_payload.spoiled import ErringSampler
 
     return ErringSampler
+
+
+def stepper_of(settings: TrainerSettings) -> type[Stepper]:
+    """What takes the steps: the real one, unless it is to use old rollouts."""
+    if settings.sabotage != STALE_ROLLOUTS:
+        from smokestack_payload.step import Stepper
+
+        return Stepper
+    from smokestack_payload.spoiled import StaleStepper
+
+    return StaleStepper
 
 
 def fleet_of(plan: Plan, settings: TrainerSettings) -> EngineFleet:
@@ -129,6 +154,19 @@ class _SpoiledFleet(EngineFleet):
         self._sabotage = settings.sabotage
         self._last = str(settings.steps)
         super().__init__(plan.engines, plan.carried, protocol_of(settings))
+
+    def pause(self) -> None:
+        """vLLM drops its prefix cache with a pause, unless it is asked not to."""
+        if self.version == self._last and self._sabotage == STALE_PREFIX_CACHE:
+            self._each("pause", lambda _: [Call("/pause", params={"mode": "wait", "clear_cache": "false"})])
+            return
+        super().pause()
+
+    def reset_prefix_cache(self) -> None:
+        if self.version == self._last and self._sabotage == STALE_PREFIX_CACHE:
+            self.seconds["reset"] = 0.0
+            return
+        super().reset_prefix_cache()
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         if self._sabotage == UNREACHABLE_MASTER:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from smokestack_payload.rollout import Sampler
+from smokestack_payload.rollout import Prompt, RolloutBatch, Sampler
+from smokestack_payload.step import Stepper
 
 Named = tuple[str, torch.Tensor]
 EVERY = 64
@@ -75,3 +76,14 @@ class ErringSampler(Sampler):
     def _body(self, prompt_ids: list[int], seed: int) -> dict[str, Any]:
         body = super()._body(prompt_ids, seed)
         return {**body, "model": NOBODYS_MODEL} if seed % EVERY == 0 else body
+
+
+class StaleStepper(Stepper):
+    """Every step is taken with the first one's rollouts, as if they had been sampled from the version of now."""
+
+    _kept: tuple[list[Prompt], RolloutBatch] | None = None
+
+    def _sampled(self, step: int) -> tuple[list[Prompt], RolloutBatch]:
+        if self._kept is None:
+            self._kept = super()._sampled(step)
+        return self._kept

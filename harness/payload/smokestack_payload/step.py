@@ -13,7 +13,7 @@ from typing import Any
 from smokestack_payload.learner import Learner, Sample
 from smokestack_payload.policy import Policy
 from smokestack_payload.rollout import Prompt, Rollout, RolloutBatch
-from smokestack_payload.sabotage import sampler_of
+from smokestack_payload.sabotage import sampler_of, told_version
 from smokestack_payload.settings import Plan, TrainerSettings
 
 
@@ -28,6 +28,7 @@ class Stepper:
         limited: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._policy = policy
+        self._settings = settings
         self._grpo = settings.grpo
         self._learner = Learner(policy.model, policy.pad_token_id, settings.grpo)
         self._sampler = sampler_of(settings)(
@@ -44,16 +45,15 @@ class Stepper:
 
     def take(self, step: int) -> dict[str, Any]:
         """Rollouts under version `step - 1`, rewards, one optimizer step. Returns the fields of the event `step`."""
-        prompts, seed = self._prompts(step)
         begun = time.monotonic()
-        batch = self._sampler.sample(prompts, self._grpo.group_size, seed)
+        prompts, batch = self._sampled(step)
         sampled = time.monotonic()
         groups, rewards = self._graded(prompts, batch)
         with self._limited(f"optimizer step {step}"), self._policy.threads_for_training():
-            result = self._learner.step(groups, rewards)
+            result = self._learner.step(groups, rewards, step - 1)
         return {
             "step": step,
-            "version_sampled": step - 1,
+            "version_sampled": told_version(step, self._settings),
             "loss": result.loss,
             "grad_norm": result.grad_norm,
             "tokens": result.tokens,
@@ -63,8 +63,14 @@ class Stepper:
             "rewards": _summary(prompts, rewards),
             "mismatch": asdict(result.mismatch),
             "answers": [_answer(rollout) for group in batch.groups for rollout in group],
+            "fits": [asdict(fit) for fit in result.fits],
             "seconds": {"rollout": sampled - begun, "train": time.monotonic() - sampled},
         }
+
+    def _sampled(self, step: int) -> tuple[list[Prompt], RolloutBatch]:
+        """The step's prompts, with what the frontend answers to them now."""
+        prompts, seed = self._prompts(step)
+        return prompts, self._sampler.sample(prompts, self._grpo.group_size, seed)
 
     def _prompts(self, step: int) -> tuple[list[Prompt], int]:
         """The step's problems, and the seed of its first rollout; no two rollouts of a run have the same one."""

@@ -47,9 +47,10 @@ class Trainer:
         plan = Plan.parse(command)
         session = self._connect(policy, plan)
         from smokestack_payload import sabotage
-        from smokestack_payload.step import Stepper
 
-        stepper = Stepper(policy, sabotage.spoiled_settings(self._settings), plan, self._limited)
+        stepper = sabotage.stepper_of(self._settings)(
+            policy, sabotage.spoiled_settings(self._settings), plan, self._limited
+        )
         for version in range(self._settings.steps + 1):
             if version:
                 self._events.emit("step", **stepper.take(version))
