@@ -40,6 +40,12 @@ def phase(session: Session, name: PhaseName) -> Iterator[None]:
 
 def install(session: Session) -> Manifest:
     """The stack, installed as its manifest says; the evidence of what is really there is recorded."""
+    provide(session)
+    return read_installed(session)
+
+
+def provide(session: Session) -> None:
+    """An installed environment, which is this run's to use from here on."""
     config = session.config
     asking = provisioner(session, session.note)
     _require_fit(session, asking)
@@ -48,6 +54,11 @@ def install(session: Session) -> Manifest:
     asking.install()
     # Only now: an install needs the environment alone. Whatever came in between is seen by the stamp.
     session.in_use.take(Deadline.after(session.clock, config.deadlines.install_s), session.clock, session.note)
+
+
+def read_installed(session: Session) -> Manifest:
+    """The manifest of the run's environment; what really lies in that environment is recorded."""
+    config = session.config
     manifest = load_manifest(config.project_root, config.stack)
     require_installed(config.project_root, manifest, config.environment)
     session.use(

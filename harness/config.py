@@ -122,7 +122,7 @@ class RunConfig(BaseModel):
     headers: dict[str, str] = Field(
         default_factory=dict, description="names of the headers that every call carries, and where each value is from"
     )
-    sabotage: str | None = Field(default=None, description="a fault that the trainer makes on purpose")
+    sabotage: str | None = Field(default=None, description="a fault that is made on purpose")
     serving: Literal["dynamo", "plain-vllm"] = Field(
         default="dynamo", description="what answers rollouts: the frontend, or the engine alone (a control)"
     )

@@ -14,9 +14,10 @@ from harness.bringup import first_generation, install, leave_standing, make_mode
 from harness.command import OwnTrainer
 from harness.config import ControlKind
 from harness.control import with_control
-from harness.errors import DoctorError, during_training
+from harness.errors import DoctorError, Interrupted, during_training
 from harness.events import GpuMemory, Phase, Teardown
 from harness.gpumemory import GpuWatch
+from harness.manifest import Manifest
 from harness.report import environment as machine
 from harness.report import junit
 from harness.report.console import Console
@@ -39,7 +40,7 @@ def smoke(request: Request) -> int:
         dryrun.show(request, train=True)
         return 0
     with opened(request) as session:
-        run = SmokeRun(session)
+        run = run_of(session)
         outcome = run.execute()
         session.console.summary(outcome)
     if run.standing is not None:
@@ -56,7 +57,7 @@ def _compared(kind: ControlKind, request: Request, first: Outcome) -> Outcome:
 
     def run(asked: Request) -> Outcome:
         with opened(asked) as session:
-            outcome = SmokeRun(session).execute()
+            outcome = run_of(session).execute()
             session.console.summary(outcome)
             return outcome
 
@@ -68,18 +69,35 @@ def _compared(kind: ControlKind, request: Request, first: Outcome) -> Outcome:
 
 
 def run_once(request: Request) -> Outcome:
-    """One run for a caller that tells its outcome itself."""
+    """One run for a caller that tells its outcome itself. Raises Interrupted when it may not go on after that."""
     with opened(request) as session:
-        return SmokeRun(session).execute()
+        outcome = run_of(session).execute()
+        if session.signals.received and outcome.exit_code != Interrupted.exit_code:
+            raise Interrupted("the run had come to its end before it was asked to end")
+        return outcome
+
+
+def run_of(session: Session) -> SmokeRun:
+    """The session's run: the one place where a fault that the harness makes on purpose comes in."""
+    if session.config.sabotage is None:
+        return SmokeRun(session)
+    from harness.sabotage.acts import sabotaged
+
+    return sabotaged(session)
+
+
+def trainer_of(session: Session) -> Trainer | OwnTrainer:
+    """Ours, or the caller's own."""
+    own = session.request.trainer
+    return Trainer(session) if own is None else OwnTrainer(session, own)
 
 
 class SmokeRun:
     """The steps of one run over its session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, trainer: Callable[[Session], Trainer | OwnTrainer] = trainer_of) -> None:
         self.session = session
-        own = session.request.trainer
-        self.trainer: Trainer | OwnTrainer = Trainer(session) if own is None else OwnTrainer(session, own)
+        self.trainer = trainer(session)
         self.stack: Stack | None = None
         self.standing: StandingStack | None = None
         self.gpu_memory: GpuMemory | None = None
@@ -104,7 +122,7 @@ class SmokeRun:
 
     def _run(self) -> None:
         with phase(self.session, "install"):
-            manifest = install(self.session)
+            manifest = self._install()
             self._look_at_gpus()
         with phase(self.session, "ready"):
             model = make_model(self.session, manifest, warm=self.trainer.warm)
@@ -116,6 +134,9 @@ class SmokeRun:
                 self.trainer.follow(stack)
         with phase(self.session, "train"), during_training(), stack.leases.naming_loss():
             self.trainer.train(stack)
+
+    def _install(self) -> Manifest:
+        return install(self.session)
 
     def _tear_down(self) -> None:
         """Each step whatever became of the one before. Without an answer about what is left there is no evidence."""

@@ -21,15 +21,7 @@ from harness.plain import PlainStartup
 from harness.process import Process
 from harness.proctable import ProcessTable, read_boot_id
 from harness.services import frontend
-from harness.services.context import (
-    ETCD,
-    ETCD_PORT,
-    FRONTEND,
-    FRONTEND_PORT,
-    ServiceContext,
-    engine_name,
-    sidecar_name,
-)
+from harness.services.context import ETCD_PORT, FRONTEND_PORT, TRAINER, ServiceContext, engine_name, sidecar_name
 from harness.services.spec import ServiceSpec
 from harness.shm import SharedMemory
 from harness.standing import Owner, StandingService, StandingStack
@@ -161,7 +153,7 @@ class Stack:
     def identities(self, when: Literal["start", "end"]) -> Processes:
         """What runs and what is discovered now, both looked up anew: nothing in it is remembered from the start."""
         return roll_call(
-            {name: process for name, process in self._watch.processes.items() if name in self._stack_services()},
+            {name: process for name, process in self._watch.processes.items() if name != TRAINER},
             when=when,
             fingerprint=self.current_topology().fingerprint,
             with_children={engine_name(index) for index in range(self.context.config.engines)},
@@ -256,10 +248,6 @@ class Stack:
             urls=self._urls(),
             services=tuple(_standing(process) for process in self._watch.processes.values() if process.alive()),
         )
-
-    def _stack_services(self) -> set[str]:
-        indices = range(self.context.config.engines)
-        return {ETCD, FRONTEND} | {engine_name(i) for i in indices} | {sidecar_name(i) for i in indices}
 
 
 def _standing(process: Process) -> StandingService:

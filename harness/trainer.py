@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.bringup import observer_of
 from harness.errors import TrainingError
-from harness.events import BEFORE_TRANSFER, Observed, PerturbationObserved, Stage
+from harness.events import BEFORE_TRANSFER, Destroyed, Generation, Observed, PerturbationObserved, Stage
 from harness.inspection import slices_of
 from harness.manifest import Manifest
 from harness.observer import Observer
@@ -98,7 +98,7 @@ class Trainer:
             cache_prompt=tuple(islice(cycle(chain(*prompts)), CACHE_PROMPT_TOKENS)),
         )
         self._slices = slices_of(self.observe(stack, observer, prompts, BEFORE_TRANSFER).engines)
-        self.session.emit(observer.destroy(prompts))
+        self.session.emit(self.destroy(observer, prompts))
         self._follower = follower
 
     def train(self, stack: Stack) -> None:
@@ -109,7 +109,7 @@ class Trainer:
         self.session.emit(stack.listening("start"))
         self._follower.train(self._plan(stack), self.session.config.steps)
         stack.may_end(TRAINER)
-        self.session.emit(observer_of(self.session, stack).generate("after"))
+        self.session.emit(self.generate_after(stack))
         self.await_end(stack)
         self._time_requests(stack)
         self.session.emit(stack.identities("end"))
@@ -143,6 +143,12 @@ class Trainer:
                 log=log,
             )
         stack.watch()
+
+    def destroy(self, observer: Observer, prompts: list[list[int]]) -> Destroyed:
+        return observer.destroy(prompts)
+
+    def generate_after(self, stack: Stack) -> Generation:
+        return observer_of(self.session, stack).generate("after")
 
     def observe(self, stack: Stack, observer: Observer, prompts: list[list[int]], version: int) -> Observed:
         """Looked at, and only then compared: what may continue is what discovery lists right before that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.report.failure import check_headline, failure_headline
 from harness.report.verdict import Outcome
@@ -11,13 +12,17 @@ from harness.sabotage.registry import Sabotage
 
 @dataclass(frozen=True)
 class Row:
-    """A sabotage with what became of it. `problems` is empty when it was caught as declared."""
+    """A sabotage with what became of it. `problems` is empty when it was caught as declared.
+
+    `run_dir` is None where no run could be begun.
+    """
 
     sabotage: Sabotage
     red: tuple[str, ...]
     ended_in: str | None
     seconds: float
     problems: tuple[str, ...]
+    run_dir: Path | None
 
     @property
     def caught(self) -> bool:
@@ -25,27 +30,39 @@ class Row:
 
 
 def judge(sabotage: Sabotage, outcome: Outcome) -> Row:
-    """Compare; the verdict has to say that it is one of a sabotaged run, too."""
+    """Compare; the verdict has to say that it is one of a sabotaged run, too.
+
+    All the words have to be said, and whatever failed has to say some of them: a check that is red for another reason
+    than the fault is not what was declared.
+    """
     red = tuple(check.id for check in outcome.verdict.failed())
     ended_in = None if outcome.failure is None else outcome.failure.kind
-    text = said(outcome)
+    accounts = said(outcome)
     problems = [f"not red: {check}" for check in sabotage.fails if check not in red]
     problems += [f"red as well: {check}" for check in red if check not in sabotage.fails]
     if ended_in != sabotage.ends_in:
         problems.append(f"ended in {ended_in or 'no failure'}, declared {sabotage.ends_in or 'no failure'}")
-    problems += [f"says nothing of {words!r}" for words in sabotage.words if words not in text]
+    problems += [
+        f"says nothing of {words!r}" for words in sabotage.words if not any(words in text for text in accounts.values())
+    ]
+    problems += [
+        f"gives another reason: {who}"
+        for who, text in accounts.items()
+        if (who in sabotage.fails or who == sabotage.ends_in) and not any(words in text for words in sabotage.words)
+    ]
     if outcome.exit_code == 0:
         problems.append("exit status 0")
     if outcome.verdict.sabotage != sabotage.name:
         problems.append(f"the verdict says that the sabotage was {outcome.verdict.sabotage}")
-    return Row(sabotage, red, ended_in, outcome.verdict.phases.total, tuple(problems))
+    return Row(sabotage, red, ended_in, outcome.verdict.phases.total, tuple(problems), outcome.run_dir)
 
 
-def said(outcome: Outcome) -> str:
-    """What the run says of its failed checks and of its end, unwrapped."""
-    lines: list[str] = []
-    for check in outcome.verdict.failed():
-        lines += [check_headline(check), check.found, check.why]
+def said(outcome: Outcome) -> dict[str, str]:
+    """What the run says of each failed check, and under the failure's kind of its end; unwrapped."""
+    accounts = {
+        check.id: "\n".join([check_headline(check), check.found, check.why]) for check in outcome.verdict.failed()
+    }
     if outcome.failure is not None:
-        lines += [failure_headline(outcome.failure), outcome.failure.found or "", outcome.failure.where or ""]
-    return "\n".join(lines)
+        failure = outcome.failure
+        accounts[failure.kind] = "\n".join([failure_headline(failure), failure.found or "", failure.where or ""])
+    return accounts

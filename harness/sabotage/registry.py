@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Where = Literal["trainer"]
+Where = Literal["trainer", "harness"]
 
 
 @dataclass(frozen=True)
 class Sabotage:
     """One fault. `fails` are the checks that it must turn red, and no other; `words` must be in what the run says.
 
-    `where` is who does it: the trainer, from its configuration. `ends_in` is the kind of failure in which the run
-    has to end, None where it goes on to its end.
+    `where` is who does it: the trainer, from its configuration, or the harness, in `acts`. `ends_in` is the kind of
+    failure in which the run has to end, None where it goes on to its end.
     """
 
     name: str
@@ -31,7 +31,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "the last refit sets its version and moves nothing",
         "trainer",
         ("policy.weights-digests", "policy.weights-match", "policy.weights-changed", "policy.weights-restored"),
-        ("version 1 to 2: |diff| is only 0.0e+00", "version 2: "),
+        ("version 1 to 2: |diff| is only 0.0e+00", "version 2: ", "version 2 probe ", "restored: probes "),
     ),
     Sabotage(
         "weights-without-label",
@@ -52,14 +52,14 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "two large tensors of equal shape are sent under each other's name",
         "trainer",
         ("policy.weights-digests", "policy.weights-match"),
-        ("version 2: ", ".weight"),
+        ("version 2: ", ".weight", "version 2 probe "),
     ),
     Sabotage(
         "half-the-names",
         "the trainer announces and sends only the first half of the tensors",
         "trainer",
         ("policy.weights-covered",),
-        ("not sent: ",),
+        ("not sent: ", "the trainer's tensors are not the engine's"),
         ends_in="refit",
     ),
     Sabotage(
@@ -105,6 +105,64 @@ SABOTAGES: tuple[Sabotage, ...] = (
         ("refit 2: 256 of 300 tokens were still cached after it",),
     ),
     Sabotage(
+        "left-paused",
+        "after the run's last refit the engines are not resumed",
+        "trainer",
+        ("policy.weights-restored", "generation.after-update", "engine.not-paused"),
+        ("is paused", "no probes of ", "HTTP 0: "),
+    ),
+    Sabotage(
+        "not-destroyed",
+        "the engines' weights are left as they are before the first transfer",
+        "harness",
+        ("policy.weights-destroyed",),
+        ("destroyed: |diff| is only 0.0e+00", "is still what it was"),
+    ),
+    Sabotage(
+        "wrong-pin-installed",
+        "the run's environment has one package in another version than the pinned one",
+        "harness",
+        ("stack.pins-installed",),
+        ("smokestack-payload 0.0.0+sabotage, pinned ",),
+    ),
+    Sabotage(
+        "exposed-listener",
+        "a process of the run listens on all addresses of the machine",
+        "harness",
+        ("stack.loopback-only",),
+        ("exposed (pid ", "listens on 0.0.0.0:"),
+    ),
+    Sabotage(
+        "leaked-process",
+        "a process of the run lives on after its stack was taken down",
+        "harness",
+        ("teardown.clean",),
+        ("(leaked) is alive",),
+    ),
+    Sabotage(
+        "engine-restarted-behind-the-sidecar",
+        "the engine is killed and started anew on its ports, while its sidecar stays",
+        "harness",
+        ("stack.same-processes",),
+        ("engine-0 exited with -9", "engine-0 was replaced"),
+        ends_in="service-died",
+    ),
+    Sabotage(
+        "replaced-topology",
+        "discovery lists the engine as another instance than the one that was pinned",
+        "harness",
+        ("discovery.topology",),
+        ("the topology changed under the run", "gone: ", "new: "),
+        ends_in="discovery",
+    ),
+    Sabotage(
+        "unpublished-model",
+        "the frontend has lost the model when it is asked after the last refit",
+        "harness",
+        ("generation.after-update",),
+        ("HTTP 404",),
+    ),
+    Sabotage(
         "wrong-rank-offset",
         "the engines are told ranks one too high",
         "trainer",
@@ -146,6 +204,9 @@ SABOTAGES: tuple[Sabotage, ...] = (
     ),
 )
 
+HARNESS_SABOTAGES: Mapping[str, str] = {one.name: one.does for one in SABOTAGES if one.where == "harness"}
+"""What the harness does wrong, by name."""
+
 TRAINER_SABOTAGES: Mapping[str, str] = {one.name: one.does for one in SABOTAGES if one.where == "trainer"}
 """What the trainer does wrong, by name."""
 
@@ -156,17 +217,9 @@ def for_trainer(name: str | None) -> str | None:
 
 
 UNSABOTAGED: Mapping[str, str] = {
-    "discovery.topology": "a fault of the stack, not of the trainer",
-    "engine.not-paused": "a fault of the stack, not of the trainer",
-    "generation.after-update": "a fault of the stack, not of the trainer",
-    "policy.weights-destroyed": "a fault of the stack, not of the trainer",
-    "stack.loopback-only": "a fault of the stack, not of the trainer",
-    "stack.pins-installed": "a fault of the stack, not of the trainer",
-    "stack.same-processes": "a fault of the stack, not of the trainer",
     "teardown.gpu-memory": "there was no run on GPUs to sabotage: its tests edit the events of one",
-    "teardown.clean": "a fault of the stack, not of the trainer",
 }
-"""Checks that no sabotage turns red yet, with the reason. `docs/sabotage.md` lists them."""
+"""Checks that no sabotage turns red, with the reason why none can. `docs/sabotage.md` lists them."""
 
 
 def named(name: str | None) -> Sabotage | None:

@@ -1,15 +1,17 @@
 """`selftest`: every sabotage in a real run of its own, and a table of what each of them turned red.
 
-A row that is not as declared makes the exit status 1. An interrupt ends the whole; the runs' folders remain.
+A row that is not as declared makes the exit status 1, and the others are run all the same. An interrupt ends the whole;
+the runs' folders remain.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.errors import Interrupted
+from harness.errors import Interrupted, SmokestackError
 from harness.report.stream import print_document, say
 from harness.report.verdict import EXIT_CHECK_FAILED, EXIT_PASS, Outcome
 from harness.request import Request
@@ -40,30 +42,42 @@ def selftest(args: argparse.Namespace) -> int:
 
 
 def run_all(asked: Sequence[Sabotage], request: Request, run: Callable[[Request], Outcome]) -> list[Row]:
-    """One run each, told as it ends; fewer rows than asked for when the user interrupted."""
+    """One run each, told as it ends, whatever became of the one before; fewer rows than asked for when interrupted."""
     width = max(len(one.name) for one in asked)
+    began = time.monotonic()
     rows: list[Row] = []
     for sabotage in asked:
-        outcome = run(replace(request, sabotage=sabotage.name))
-        if outcome.exit_code == INTERRUPTED:
-            say("selftest: interrupted")
-            return rows
-        rows.append(judge(sabotage, outcome))
-        tell(rows[-1], width, outcome)
+        row = _run(sabotage, request, run)
+        if row is None:
+            say(f"selftest: interrupted, {len(asked) - len(rows)} of {len(asked)} not run to their end")
+            break
+        rows.append(row)
+        tell(row, width)
     caught = sum(row.caught for row in rows)
-    say(f"{caught} of {len(rows)} sabotages caught as declared, {sum(row.seconds for row in rows):.0f} s")
+    say(f"{caught} of {len(asked)} sabotages caught as declared, {time.monotonic() - began:.0f} s")
     return rows
 
 
-def tell(row: Row, width: int, outcome: Outcome) -> None:
+def _run(sabotage: Sabotage, request: Request, run: Callable[[Request], Outcome]) -> Row | None:
+    """The row of one run; None when the user does not want any more. What could not be begun is not as declared."""
+    try:
+        outcome = run(replace(request, sabotage=sabotage.name))
+    except Interrupted:
+        return None
+    except SmokestackError as error:
+        return Row(sabotage, (), error.kind, 0.0, (f"could not be run: {error.what}",), None)
+    return None if outcome.exit_code == INTERRUPTED else judge(sabotage, outcome)
+
+
+def tell(row: Row, width: int) -> None:
     """A line of the table; below it what was not as declared."""
     what = [*row.red, *([] if row.ended_in is None else [f"ended in {row.ended_in}"])]
     word = "CAUGHT" if row.caught else "WRONG "
     say(f"{word}  {row.sabotage.name:<{width}}  {row.seconds:5.1f} s  {', '.join(what) or 'nothing'}")
     for problem in row.problems:
         say(f"{'':<{len(word) + 2}}{problem}")
-    if row.problems:
-        say(f"{'':<{len(word) + 2}}see {outcome.run_dir}")
+    if row.problems and row.run_dir is not None:
+        say(f"{'':<{len(word) + 2}}see {row.run_dir}")
 
 
 def document(rows: Sequence[Row]) -> dict[str, object]:

@@ -10,10 +10,11 @@ import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.cli import build_parser
+from harness.errors import DoctorError, Interrupted
 from harness.models import ModelChoice
 from harness.report.verdict import Outcome, judge_run
 from harness.request import Request
-from harness.sabotage import Sabotage, selftest
+from harness.sabotage import SABOTAGES, Sabotage, selftest
 from harness.sabotage.judgement import judge
 from harness.sabotage.selftest import document, run_all
 
@@ -54,7 +55,10 @@ def test_too_many_is_wrong() -> None:
 
 def test_other_words_are_wrong() -> None:
     silent = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), ("the moon",))
-    assert judge(silent, outcome(paused)).problems == ("says nothing of 'the moon'",)
+    assert judge(silent, outcome(paused)).problems == (
+        "says nothing of 'the moon'",
+        "gives another reason: engine.not-paused",
+    )
 
 
 def test_words_of_a_passed_check_do_not_count() -> None:
@@ -69,9 +73,36 @@ def test_another_end_is_wrong() -> None:
     row = judge(PAUSED, outcome(paused, ends))
     assert row.ended_in is not None
     assert f"ended in {row.ended_in}, declared no failure" in row.problems
-    declared = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), ("is paused",), ends_in=row.ended_in)
+    words = ("is paused", outcome(ends).run.failure.what)
+    declared = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), words, ends_in=row.ended_in)
     assert judge(declared, outcome(paused, ends)).caught
     assert "ended in no failure" in judge(declared, outcome(paused)).problems[0]
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.name)
+def test_a_run_in_which_nothing_was_done_is_not_caught(sabotage: Sabotage) -> None:
+    """Neither is one that ended in the declared way for a reason of its own."""
+
+    def ends(run: list[Fields]) -> None:
+        event = failure().model_dump(mode="json")
+        event["error"] |= {"kind": sabotage.ends_in, "what": "something else", "found": None, "where": None}
+        run.append(event)
+
+    untouched = judge(sabotage, outcome(sabotage=sabotage.name))
+    assert {"exit status 0", *(f"not red: {check}" for check in sabotage.fails)} <= set(untouched.problems)
+    if sabotage.ends_in is not None:
+        assert "ended in no failure, declared" in "; ".join(untouched.problems)
+        assert (
+            f"gives another reason: {sabotage.ends_in}"
+            in judge(sabotage, outcome(ends, sabotage=sabotage.name)).problems
+        )
+
+
+def test_a_declared_check_that_is_red_for_another_reason_is_wrong() -> None:
+    both = Sabotage("left-paused", "", "trainer", ("engine.not-paused", "policy.versions-advance"), ("is paused",))
+    assert judge(both, outcome(paused, unlabelled)).problems == ("gives another reason: policy.versions-advance",)
+    told = Sabotage(both.name, "", "trainer", both.fails, ("is paused", "version 2: engine label '1'"))
+    assert judge(told, outcome(paused, unlabelled)).caught
 
 
 def test_a_verdict_that_does_not_say_so_is_wrong() -> None:
@@ -99,6 +130,37 @@ def test_each_gets_a_run_of_its_own_and_a_row(tmp_path: Path, capsys: pytest.Cap
     assert "1 of 2 sabotages caught as declared" in told
     [first, second] = json.loads(json.dumps(document(rows)))["rows"]
     assert (first["caught"], second["red"]) == (True, ["engine.not-paused"])
+
+
+def test_a_run_that_cannot_be_begun_is_a_row_and_the_others_are_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = iter([DoctorError("no space left"), outcome(paused)])
+
+    def run(_one: Request) -> Outcome:
+        following = next(runs)
+        if isinstance(following, DoctorError):
+            raise following
+        return following
+
+    rows = run_all([PAUSED, PAUSED], request(tmp_path), run)
+    assert [row.caught for row in rows] == [False, True]
+    assert "could not be run: no space left" in capsys.readouterr().err
+
+
+def test_an_interrupt_between_two_runs_ends_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = iter([outcome(paused)])
+
+    def run(_one: Request) -> Outcome:
+        try:
+            return next(runs)
+        except StopIteration:
+            raise Interrupted("before the run began") from None
+
+    assert [row.caught for row in run_all([PAUSED, PAUSED, PAUSED], request(tmp_path), run)] == [True]
+    told = capsys.readouterr().err
+    assert "interrupted, 2 of 3 not run to their end" in told
+    assert "1 of 3 sabotages caught as declared" in told
 
 
 def test_an_interrupt_ends_the_whole(tmp_path: Path) -> None:

@@ -63,6 +63,20 @@ def test_weights_without_label_finish_without_a_version(make_engine: MakeEngine)
     assert heard(make_engine, sabotage.WEIGHTS_WITHOUT_LABEL, STEPS)["/finish_weight_update"] == {}
 
 
+@pytest.mark.parametrize(("name", "resumed"), [(None, 5), (sabotage.LEFT_PAUSED, 4)])
+def test_left_paused_is_after_the_last_refit_of_a_run_only(
+    name: str | None, resumed: int, make_engine: MakeEngine
+) -> None:
+    engine = make_engine()
+    fleet = sabotage.fleet_of(plan(engine), settings(name))
+    for label in ("0", "1", "2", "2-perturbed", "2"):
+        fleet.begin(label, 5)
+        fleet.resume()
+    fleet.close()
+    assert STEPS == 2
+    assert [path for path, _ in engine.calls] == ["/resume"] * resumed
+
+
 def test_an_unreachable_master_is_told_to_the_engines_only(make_engine: MakeEngine) -> None:
     asked = heard(make_engine, sabotage.UNREACHABLE_MASTER, 0)["/init_weight_transfer_engine"]["init_info"]
     assert asked == {"master_address": sabotage.NOBODYS_ADDRESS, "rank_offset": 1}

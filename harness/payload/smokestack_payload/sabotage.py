@@ -36,6 +36,7 @@ MISCOUNTED_STEPS = "miscounted-steps"
 STALE_ROLLOUTS = "stale-rollouts"
 MISNAMED_SAMPLES = "misnamed-samples"
 STALE_PREFIX_CACHE = "stale-prefix-cache"
+LEFT_PAUSED = "left-paused"
 
 NAMES = (
     UNKNOWN_NAME,
@@ -54,7 +55,11 @@ NAMES = (
     STALE_ROLLOUTS,
     MISNAMED_SAMPLES,
     STALE_PREFIX_CACHE,
+    LEFT_PAUSED,
 )
+
+LAST_ROUNDS = 2
+"""How often a run refits to its last version: after the last step, and back from the perturbed weights."""
 
 NOBODYS_NAME = "model.layers.0.nobody.weight"
 NO_TYPE = "float31"
@@ -153,6 +158,7 @@ class _SpoiledFleet(EngineFleet):
     def __init__(self, plan: Plan, settings: TrainerSettings) -> None:
         self._sabotage = settings.sabotage
         self._last = str(settings.steps)
+        self._last_rounds = 0
         super().__init__(plan.engines, plan.carried, protocol_of(settings))
 
     def pause(self) -> None:
@@ -167,6 +173,16 @@ class _SpoiledFleet(EngineFleet):
             self.seconds["reset"] = 0.0
             return
         super().reset_prefix_cache()
+
+    def begin(self, version: str | None, limit_s: float) -> None:
+        super().begin(version, limit_s)
+        self._last_rounds += version == self._last
+
+    def resume(self) -> None:
+        """The last version is sent twice, the second time back from the perturbation: nothing resumes after that."""
+        if self._sabotage == LEFT_PAUSED and self._last_rounds == LAST_ROUNDS:
+            return
+        super().resume()
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         if self._sabotage == UNREACHABLE_MASTER:
