@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from harness.errors import (
 )
 from harness.events import ServiceStarted
 from harness.models import ModelChoice
+from harness.report import environment as machine
 from harness.report.verdict import Outcome
 from harness.request import Request
 from harness.run import SmokeRun, smoke
@@ -305,3 +307,20 @@ def test_two_sessions_never_share_a_port(tmp_path: Path) -> None:
     with opened(asked(tmp_path)) as one, opened(asked(tmp_path)) as other:
         assert set(one.config.ports.values()).isdisjoint(other.config.ports.values())
         assert one.config.run_id != other.config.run_id
+
+
+def test_one_of_several_runs_tells_that_it_was_asked_to_end_after_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else hears of a signal that comes while a run writes what it found."""
+    passes(monkeypatch)
+    write = machine.describe
+
+    def describe(root: Path) -> object:
+        signal.raise_signal(signal.SIGINT)
+        return write(root)
+
+    monkeypatch.setattr(run.machine, "describe", describe)
+    with pytest.raises(Interrupted, match="had come to its end"):
+        run.run_once(asked(tmp_path))
+    assert verdict_of(tmp_path)["verdict"] == "pass"
