@@ -16,40 +16,45 @@ import httpx
 from harness.errors import DoctorError
 from harness.fetching import fetch
 
-INSTANCES = "v1/instances/"
+WORKERS = "v1/instances/"
 MODELS = "v1/mdc/"
-DISCOVERED = "rl"
-"""The endpoint by which RL discovery finds the workers."""
+"""Which model a worker serves is in a record of its own."""
 
 ASK_S = 5.0
 
 
 def replace_instance(etcd_url: str) -> None:
-    """Each discovered worker is gone, and another one with its addresses is there, in one step."""
+    """Each worker is gone with its model, and another one with its addresses and its model is there, in one step."""
     changes: list[dict[str, Any]] = []
-    for record in _ask(etcd_url, "range", _all_below(INSTANCES)).get("kvs", []):
+    for record in (*_below(WORKERS, etcd_url), *_below(MODELS, etcd_url)):
         value = json.loads(base64.b64decode(record["value"]))
-        if value["endpoint"] != DISCOVERED:
-            continue
         old, new = value["instance_id"], value["instance_id"] ^ 1
         key = base64.b64decode(record["key"]).decode().replace(f"{old:x}", f"{new:x}")
         put = {"key": _coded(key), "value": _coded(json.dumps({**value, "instance_id": new})), "lease": record["lease"]}
         changes += [{"requestDeleteRange": {"key": record["key"]}}, {"requestPut": put}]
-    _require(bool(changes), f"a record below {INSTANCES} of the endpoint {DISCOVERED}", etcd_url)
     _ask(etcd_url, "txn", {"success": changes})
 
 
 @contextmanager
 def without_model(etcd_url: str) -> Iterator[None]:
     """Meanwhile no worker offers a model; then the records are there again as they were."""
-    offered = _ask(etcd_url, "range", _all_below(MODELS)).get("kvs", [])
-    _require(bool(offered), f"a record below {MODELS}", etcd_url)
+    offered = _below(MODELS, etcd_url)
     _ask(etcd_url, "deleterange", _all_below(MODELS))
     try:
         yield
     finally:
         for record in offered:
             _ask(etcd_url, "put", {name: record[name] for name in ("key", "value", "lease")})
+
+
+def _below(prefix: str, etcd_url: str) -> list[dict[str, Any]]:
+    """The records there. None is an error: a sabotage without effect must not look like one that was not noticed."""
+    found: list[dict[str, Any]] = _ask(etcd_url, "range", _all_below(prefix)).get("kvs", [])
+    if not found:
+        raise DoctorError(
+            "the sabotage finds nothing to change", expected=f"a record below {prefix}", found="none", where=etcd_url
+        )
+    return found
 
 
 def _all_below(prefix: str) -> dict[str, str]:
@@ -72,9 +77,3 @@ def _ask(etcd_url: str, what: str, body: object) -> dict[str, Any]:
         raise DoctorError("the sabotage could not change etcd's records", found=found, where=url)
     decoded: dict[str, Any] = json.loads(answer.body)
     return decoded
-
-
-def _require(there: bool, what: str, etcd_url: str) -> None:
-    """A sabotage that finds nothing to change must not look like one that was not noticed."""
-    if not there:
-        raise DoctorError("the sabotage finds nothing to change", expected=what, found="nothing", where=etcd_url)

@@ -24,6 +24,10 @@ def instance(endpoint: str, number: int = ID) -> dict[str, Any]:
     return {"endpoint": endpoint, "instance_id": number, "transport": {"tcp": f"127.0.0.1:1/{ID:x}/{endpoint}"}}
 
 
+def model(number: int = ID) -> dict[str, Any]:
+    return {"type": "Model", "instance_id": number, "card_json": {"display_name": "tiny"}}
+
+
 def decoded(text: str) -> str:
     return base64.b64decode(text).decode()
 
@@ -32,7 +36,7 @@ class Etcd:
     """Ranges, deletions, puts and transactions of these over a dictionary, as etcd's gateway answers them."""
 
     def __init__(self, server: HTTPServer) -> None:
-        self.values = {OWN: instance("rl"), OTHER: instance("generate"), MODEL: {"type": "Model"}}
+        self.values = {OWN: instance("rl"), OTHER: instance("generate"), MODEL: model(), "v1/other": 7}
         self.leases = dict.fromkeys(self.values, LEASE)
         self.url = server.url_for("").rstrip("/")
         for name in ("range", "put", "deleterange", "txn"):
@@ -83,15 +87,17 @@ def etcd(httpserver: HTTPServer) -> Etcd:
     return Etcd(httpserver)
 
 
-def test_the_discovered_instance_gets_another_id_and_keeps_all_else(etcd: Etcd) -> None:
-    before = dict(etcd.values)
+def test_every_worker_gets_another_id_and_keeps_all_else(etcd: Etcd) -> None:
     records.replace_instance(etcd.url)
-    [new] = set(etcd.values) - set(before)
-    assert set(before) - set(etcd.values) == {OWN}
-    assert etcd.values.pop(new) == instance("rl", ID ^ 1)
-    assert new.endswith(f"/rl/{ID ^ 1:x}")
-    assert etcd.leases[new] == LEASE
-    assert etcd.values == {key: value for key, value in before.items() if key != OWN}
+    new = ID ^ 1
+    renamed = {key: key.replace(f"{ID:x}", f"{new:x}") for key in (OWN, OTHER, MODEL)}
+    assert etcd.values == {
+        renamed[OWN]: instance("rl", new),
+        renamed[OTHER]: instance("generate", new),
+        renamed[MODEL]: model(new),
+        "v1/other": 7,
+    }
+    assert {etcd.leases[key] for key in renamed.values()} == {LEASE}
 
 
 def test_the_model_is_away_meanwhile_and_back_afterwards(etcd: Etcd) -> None:
