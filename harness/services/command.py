@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from harness.environ import callers_environment
 from harness.gpus import trainer_gpus
 from harness.program import Program
+from harness.refits import chosen
 from harness.services import frontend
 from harness.services.context import FRONTEND_PORT, RENDEZVOUS_PORT, TRAINER, ServiceContext
 from harness.services.spec import ServiceSpec
@@ -26,6 +27,7 @@ VARIABLES: Mapping[str, str] = {
     "SMOKESTACK_TRANSFER_WORLD_SIZE": "the same with the trainer's one",
     "SMOKESTACK_RENDEZVOUS_HOST": "an address for the trainer's rendezvous",
     "SMOKESTACK_RENDEZVOUS_PORT": "a port on it that was chosen for this run and is free",
+    "SMOKESTACK_REFIT_PROTOCOL": "how engines take weights: native (vLLM's weight-transfer routes) or collective-rpc",
     "SMOKESTACK_REFIT_BACKEND": "the engines' weight transfer: gloo or nccl",
     "SMOKESTACK_MODEL": "the model's published name",
     "SMOKESTACK_MODEL_DIR": "the folder that the engines have loaded",
@@ -64,6 +66,7 @@ def variables(context: ServiceContext, workers: Sequence[Worker]) -> dict[str, s
         "SMOKESTACK_TRANSFER_WORLD_SIZE": str(world_size + TRAINER_RANKS),
         "SMOKESTACK_RENDEZVOUS_HOST": config.host,
         "SMOKESTACK_RENDEZVOUS_PORT": str(config.ports[RENDEZVOUS_PORT]),
+        "SMOKESTACK_REFIT_PROTOCOL": chosen(config.refit, context.dialect),
         "SMOKESTACK_REFIT_BACKEND": context.manifest.refit_backend,
         "SMOKESTACK_MODEL": config.served_model_name,
         "SMOKESTACK_MODEL_DIR": str(config.model_dir),

@@ -141,6 +141,7 @@ def test_it_is_told_where_everything_is_and_runs_where_the_caller_is(
         "SMOKESTACK_TRANSFER_WORLD_SIZE": "2",
         "SMOKESTACK_RENDEZVOUS_HOST": "127.0.0.1",
         "SMOKESTACK_RENDEZVOUS_PORT": str(context.config.ports["rendezvous"]),
+        "SMOKESTACK_REFIT_PROTOCOL": "native",
         "SMOKESTACK_REFIT_BACKEND": "gloo",
         "SMOKESTACK_MODEL": "tiny",
         "SMOKESTACK_MODEL_DIR": str(context.config.model_dir),
