@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from harness.bringup import observer_of
 from harness.clock import Deadline, SteadyClock
+from harness.environ import callers_path_variable
 from harness.errors import Interrupted, TrainingError
 from harness.events import CommandEnded, LabelsSeen, Surveyed
 from harness.labels import LabelWatch
@@ -40,7 +41,7 @@ class OwnTrainer:
 
     def launch(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
         """Nothing yet: the command is told of a stack that is ready. But one that does not exist is noticed here."""
-        self.program.resolved(stack.context.caller)
+        self.program.resolved(callers_path_variable(stack.context.caller, self.session.config.project_root))
 
     def hear(self) -> None:
         """It says nothing to us."""

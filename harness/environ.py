@@ -30,6 +30,7 @@ _CUDA = frozenset(
     }
 )
 
+_TOOL_FOLDERS = (".tool", ".nox")
 _FOREIGN_PREFIXES = ("DYN_", "DYNAMO_", "ETCD_", "NATS_", "SMOKESTACK_", "VLLM_")
 _FOREIGN_TO_TOOLS = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"})
 
@@ -76,14 +77,22 @@ def tool_environment(caller: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def callers_environment(caller: Mapping[str, str], *, own: Mapping[str, str]) -> dict[str, str]:
+def callers_environment(caller: Mapping[str, str], *, project: Path, own: Mapping[str, str]) -> dict[str, str]:
     """The environment of a program of the caller's own: as the caller has it, less the variables of other stacks.
 
     A proxy stays, for what the program fetches elsewhere; loopback never goes through it. `own` has the last word.
     """
     kept = {name: value for name, value in caller.items() if not name.startswith(_FOREIGN_PREFIXES)}
+    kept["PATH"] = callers_path_variable(caller, project)
     direct = {name: ",".join(filter(None, [caller.get(name), LOOPBACK_NAMES])) for name in ("NO_PROXY", "no_proxy")}
     return {**kept, **direct, "PYTHONUNBUFFERED": "1", **own}
+
+
+def callers_path_variable(caller: Mapping[str, str], project: Path) -> str:
+    """The caller's PATH, less the folders of this project's own tools, which `noxw` and nox put before it."""
+    tools = tuple(project / name for name in _TOOL_FOLDERS)
+    folders = (caller.get("PATH") or os.defpath).split(os.pathsep)
+    return os.pathsep.join(one for one in folders if not any(Path(one).is_relative_to(tool) for tool in tools))
 
 
 def _folders(tmp_dir: Path, cache_dir: Path) -> dict[str, str]:

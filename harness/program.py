@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -45,23 +44,23 @@ class Program(BaseModel):
     def text(self) -> str:
         return shlex.join(self.argv)
 
-    def path(self, caller: Mapping[str, str]) -> Path | None:
-        """The program's file: by its path from `cwd`, or found in the caller's PATH. None when there is none."""
+    def path(self, search: str) -> Path | None:
+        """The program's file: by its path from `cwd`, or found in `search`, a PATH. None when there is none."""
         name = Path(self.argv[0]).expanduser()
         if name.is_absolute() or os.sep in self.argv[0]:
             file = self.cwd / name
             return file if file.is_file() and os.access(file, os.X_OK) else None
-        found = shutil.which(self.argv[0], path=caller.get("PATH") or os.defpath)
+        found = shutil.which(self.argv[0], path=search)
         return None if found is None else Path(found).absolute()
 
-    def require(self, caller: Mapping[str, str], *, made_later: Path) -> None:
+    def require(self, search: str, *, made_later: Path) -> None:
         """Raise UsageError when there is no such program. What lies in `made_later` may only come with the install."""
-        if self.path(caller) is None and not (self.cwd / self.argv[0]).is_relative_to(made_later):
+        if self.path(search) is None and not (self.cwd / self.argv[0]).is_relative_to(made_later):
             raise self.missing()
 
-    def resolved(self, caller: Mapping[str, str]) -> tuple[str, ...]:
+    def resolved(self, search: str) -> tuple[str, ...]:
         """The command line with the program's file in it. Raises UsageError when there is none."""
-        file = self.path(caller)
+        file = self.path(search)
         if file is None:
             raise self.missing()
         return (str(file), *self.argv[1:])

@@ -23,6 +23,7 @@ from harness.config import (
 )
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
+from harness.environ import callers_path_variable
 from harness.errors import UsageError
 from harness.models import ModelChoice, choose
 from harness.ports import port_names
@@ -161,7 +162,7 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
                 hint="give your command its own options",
             )
     program = Program.parse(options["trainer"], callers_path("."))
-    program.require(os.environ, made_later=environment)
+    program.require(callers_path_variable(os.environ, PROJECT_ROOT), made_later=environment)
     return program
 
 

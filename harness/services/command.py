@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.environ import callers_environment
+from harness.environ import callers_environment, callers_path_variable
 from harness.gpus import trainer_gpus
 from harness.program import Program
 from harness.refits import chosen
@@ -44,8 +44,8 @@ def spec(context: ServiceContext, program: Program, workers: Sequence[Worker]) -
     own = variables(context, workers)
     return ServiceSpec(
         name=TRAINER,
-        argv=program.resolved(context.caller),
-        env=callers_environment(context.caller, own=own),
+        argv=program.resolved(callers_path_variable(context.caller, context.config.project_root)),
+        env=callers_environment(context.caller, project=context.config.project_root, own=own),
         cwd=program.cwd,
         log=context.log(TRAINER),
         stop_grace_s=context.config.deadlines.stop_grace_s,

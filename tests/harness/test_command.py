@@ -265,7 +265,9 @@ def test_a_program_that_does_not_exist_is_noticed_before_anything_is_started(
 
 class TestEnvironment:
     def test_it_is_the_callers_less_what_leads_to_another_stack(self) -> None:
+        tools = "/src/smokestack/.nox/tool/bin:/src/smokestack/.tool/py3.11/bin"
         caller = {
+            "PATH": f"{tools}:/src/smokestack/bin:/usr/bin",
             "HOME": "/home/somebody",
             "WANDB_API_KEY": "k",
             "DYN_NAMESPACE": "elsewhere",
@@ -274,8 +276,9 @@ class TestEnvironment:
             "HTTPS_PROXY": "http://proxy:1",
             "NO_PROXY": "example.org",
         }
-        made = callers_environment(caller, own={"SMOKESTACK_MODEL": "tiny"})
+        made = callers_environment(caller, project=Path("/src/smokestack"), own={"SMOKESTACK_MODEL": "tiny"})
         assert made == {
+            "PATH": "/src/smokestack/bin:/usr/bin",
             "HOME": "/home/somebody",
             "WANDB_API_KEY": "k",
             "HTTPS_PROXY": "http://proxy:1",

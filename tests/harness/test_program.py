@@ -43,10 +43,10 @@ def test_what_is_no_single_program_is_refused(text: str, said: str, tmp_path: Pa
 def test_a_program_is_found_in_path_or_by_its_path_from_where_the_caller_is(tmp_path: Path) -> None:
     in_path = executable(tmp_path / "bin" / "train")
     beside = executable(tmp_path / "own" / "train.sh")
-    caller = {"PATH": str(tmp_path / "bin")}
-    assert Program.parse("train --fast", tmp_path).resolved(caller) == (str(in_path), "--fast")
-    assert Program.parse("own/train.sh", tmp_path).resolved(caller) == (str(beside),)
-    assert Program.parse(str(beside), Path("/")).resolved(caller) == (str(beside),)
+    search = str(tmp_path / "bin")
+    assert Program.parse("train --fast", tmp_path).resolved(search) == (str(in_path), "--fast")
+    assert Program.parse("own/train.sh", tmp_path).resolved(search) == (str(beside),)
+    assert Program.parse(str(beside), Path("/")).resolved(search) == (str(beside),)
 
 
 def test_the_interpreter_of_an_environment_stays_the_link_that_it_is(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_interpreter_of_an_environment_stays_the_link_that_it_is(tmp_path: P
     link = tmp_path / ".venv" / "bin" / "python"
     link.parent.mkdir(parents=True)
     link.symlink_to(executable(tmp_path / "python3"))
-    assert Program.parse(".venv/bin/python train.py", tmp_path).resolved({}) == (str(link), "train.py")
+    assert Program.parse(".venv/bin/python train.py", tmp_path).resolved("") == (str(link), "train.py")
 
 
 @pytest.mark.parametrize("text", ["no-such-program", "own/no-such-program", "own/data.txt", "own"])
@@ -62,14 +62,14 @@ def test_a_program_that_is_not_there_is_a_usage_error(text: str, tmp_path: Path)
     executable(tmp_path / "own" / "data.txt", 0o644)
     program = Program.parse(text, tmp_path)
     with pytest.raises(UsageError, match="there is no program") as caught:
-        program.require({"PATH": os.defpath}, made_later=tmp_path / ".venv-cpu")
+        program.require(os.defpath, made_later=tmp_path / ".venv-cpu")
     assert caught.value.exit_code == 2
     with pytest.raises(UsageError, match="there is no program"):
-        program.resolved({"PATH": os.defpath})
+        program.resolved(os.defpath)
 
 
 def test_what_only_the_install_brings_is_looked_for_after_it(tmp_path: Path) -> None:
     program = Program.parse(".venv-cpu/bin/python train.py", tmp_path)
-    program.require({}, made_later=tmp_path / ".venv-cpu")
+    program.require("", made_later=tmp_path / ".venv-cpu")
     with pytest.raises(UsageError):
-        program.resolved({})
+        program.resolved("")
