@@ -249,7 +249,7 @@ class TestComparison:
         assert rows[2] == ("1", "dynamo", "0.450", "-0.0100", "2.0e-12", "512", "1.21 s", "0.11 s", "3/4")
         lines = "\n".join(request_lines(control))
         assert "20.0 ms through the frontend, 10.0 ms from its engine, 8.0 ms from the control's" in lines
-        assert "Dynamo takes 2.50 times the control, 2.00 times its own engine (medians of 3)" in lines
+        assert "Dynamo takes 2.00 times its own engine, asked in turns, and 2.50 times the control's" in lines
         word, facts = ending_line(control)
         assert word == "fail"
         assert "1 check failed: generation.after-update" in facts
