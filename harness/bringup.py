@@ -73,9 +73,10 @@ def read_installed(session: Session) -> Manifest:
 def _require_fit(session: Session, asking: Provisioner) -> None:
     """What the caller asked for fits the stack, before anything is built. Only a manifest tells what a stack is for."""
     request = session.request
-    if request.platform is not None or request.gpus is not None:
+    if request.platform is not None or request.gpus is not None or request.rendezvous != "tcp":
         manifest = Manifest.model_validate(asking.preview()["manifest"])
         require_platform(request.platform, manifest.platform, manifest.stack)
+        dialect_named(manifest.dialect).require(request.rendezvous)
         if request.gpus is not None:
             _gpus(session, manifest)
 

@@ -118,6 +118,12 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         help="seconds for the command of --trainer",
     )
     packing = Packing()
+    parser.add_argument(
+        "--rendezvous",
+        choices=["tcp", "unique-id"],
+        default="tcp",
+        help="how an NCCL group is made: over a store of the trainer's, or by an id that it hands out",
+    )
     parser.add_argument("--unpacked", action="store_true", help="an NCCL refit by single tensors")
     parser.add_argument(
         "--packed-buffer-mib",

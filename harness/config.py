@@ -17,6 +17,7 @@ MAX_STEPS = 10_000
 RefitKind = Literal["native", "collective-rpc"]
 ControlKind = Literal["plain-vllm"]
 Platform = Literal["cpu", "cuda"]
+Rendezvous = Literal["tcp", "unique-id"]
 MIB = 1024 * 1024
 
 
@@ -116,6 +117,7 @@ class RunConfig(BaseModel):
     tmp_dir: Path = Field(description="short scratch folder of this run (Unix socket names are limited to 107 bytes)")
     bucket_bytes: int = Field(default=64 * MIB, ge=1, description="of a Gloo refit")
     packing: Packing = Packing()
+    rendezvous: Rendezvous = Field(default="tcp", description="how an NCCL group is made")
     max_model_len: int = 512
     probe_new_tokens: int = 8
     keep_up: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.config import RefitKind
+from harness.config import RefitKind, Rendezvous
 from harness.errors import UsageError
 
 TransferInterface = Literal["trainer-engine", "static-helpers"]
@@ -32,6 +32,15 @@ class Dialect:
     front_end_options: tuple[str, ...]
     engine_options: tuple[str, ...]
     transfer: TransferInterface
+
+    def require(self, rendezvous: Rendezvous) -> None:
+        """Raise UsageError for a way to make an NCCL group that this release of vLLM does not have."""
+        if rendezvous == "unique-id" and self.transfer == "static-helpers":
+            raise UsageError(
+                "--rendezvous unique-id: the stack's release of vLLM has no such way",
+                expected="--rendezvous tcp",
+                found=f"{rendezvous} with the dialect {self.name}",
+            )
 
     @property
     def renames_models(self) -> bool:

@@ -59,6 +59,7 @@ def show(request: Request, *, train: bool) -> None:
     answer = _preview(request)
     manifest = Manifest.model_validate(answer["manifest"])
     require_platform(request.platform, manifest.platform, manifest.stack)
+    dialect_named(manifest.dialect).require(request.rendezvous)
     context = _context(request, manifest, train=train)
     commands = _commands(request, context, train=train)
     workers = _group(context)
@@ -163,6 +164,7 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         refit=request.refit,
         tensor_parallel=request.tensor_parallel,
         packing=request.packing,
+        rendezvous=request.rendezvous,
         gpus=assigned(request.gpus, os.environ, platform=manifest.platform, ranks=sum(request.tensor_parallel)),
         ports=_ports(request),
         tmp_dir=Path("/tmp") / SCRATCH,

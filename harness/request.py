@@ -20,6 +20,7 @@ from harness.config import (
     Packing,
     Platform,
     RefitKind,
+    Rendezvous,
 )
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
@@ -59,6 +60,7 @@ class Request:
     platform: Platform | None = None
     gpus: tuple[str, ...] | None = None
     packing: Packing = field(default_factory=Packing)
+    rendezvous: Rendezvous = "tcp"
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
@@ -99,6 +101,7 @@ class Request:
             platform=args.platform,
             gpus=args.gpus,
             packing=_packing(options),
+            rendezvous=options.get("rendezvous", "tcp"),
             ports=_named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
                 os.environ,

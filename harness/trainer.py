@@ -59,6 +59,7 @@ class Trainer:
             "backend": manifest.refit_backend,
             "transfer": stack.context.dialect.transfer,
             "packing": config.packing.model_dump(),
+            "rendezvous": config.rendezvous,
             "engine_label": stack.context.dialect.weight_routes,
             "precision": config.precision,
             "probe_new_tokens": config.probe_new_tokens,

@@ -9,6 +9,7 @@ import pytest
 
 from harness.cli import build_parser, main
 from harness.config import MismatchBudget
+from harness.dialect import dialect_named
 from harness.errors import UsageError
 from harness.request import INVOKED_FROM, Request
 
@@ -48,6 +49,20 @@ def test_options_reach_the_request(tmp_path: Path) -> None:
     assert (asked.steps, asked.grpo.seed, asked.grpo.learning_rate, asked.keep_up) == (8, 7, 0.5, True)
     assert dict(asked.ports) == {"frontend": 8000}
     assert (asked.deadlines.step_s, asked.deadlines.refit_s, asked.run_dir) == (11.0, 12.0, tmp_path)
+
+
+def test_the_packing_of_an_nccl_refit_is_a_gibibyte_twice_unless_it_is_told_otherwise() -> None:
+    assert (request().packing.buffer_bytes, request().packing.buffers, request().packing.packed) == (1 << 30, 2, True)
+    told = request("--packed-buffer-mib", "256", "--packed-buffers", "3", "--rendezvous", "unique-id")
+    assert (told.packing.buffer_bytes, told.packing.buffers, told.rendezvous) == (256 << 20, 3, "unique-id")
+    assert not request("--unpacked").packing.packed
+
+
+def test_a_way_to_make_a_group_that_a_release_does_not_have_is_refused() -> None:
+    dialect_named("dynamo-1.6").require("unique-id")
+    dialect_named("native-sidecar").require("tcp")
+    with pytest.raises(UsageError, match="no such way"):
+        dialect_named("native-sidecar").require("unique-id")
 
 
 def test_relative_paths_are_the_callers_although_nox_runs_in_the_projects_root(
@@ -93,6 +108,12 @@ def test_the_mismatch_budget_is_one_number_and_the_others_follow_it() -> None:
         ["smoke", "--port", "frontend=99999"],
         ["smoke", "--no-such-option"],
         ["smoke", "--refit", "pigeon"],
+        ["smoke", "--rendezvous", "pigeon"],
+        ["smoke", "--packed-buffers", "0"],
+        ["smoke", "--packed-buffer-mib", "0"],
+        ["smoke", "--gpus", "0,0"],
+        ["smoke", "--gpus", "first"],
+        ["smoke", "--platform", "tpu"],
         ["no-such-command"],
         [],
     ],

@@ -136,6 +136,7 @@ def configured(model_dir: Path, **changes: Any) -> dict[str, Any]:
         "refit": "native",
         "backend": "gloo",
         "transfer": "trainer-engine",
+        "rendezvous": "tcp",
         "packing": {"packed": True, "buffer_bytes": 1 << 20, "buffers": 2},
         "engine_label": True,
         "precision": "float32",

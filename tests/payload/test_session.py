@@ -32,6 +32,7 @@ class Transfer:
         self.fleet = fleet
         self.stuck = stuck
         self.sent = 0
+        self.aborted = 0
 
     def send_weights(self) -> None:
         self.sent += 1
@@ -44,6 +45,9 @@ class Transfer:
 
     def shutdown(self) -> None:
         return
+
+    def abort(self) -> None:
+        self.aborted += 1
 
 
 def test_an_update_that_somebody_left_open_is_named_as_such(make_engine: MakeEngine) -> None:
@@ -71,6 +75,16 @@ def failure(session: RefitSession, version: int = 1) -> RefitError:
     with pytest.raises(RefitError) as caught:
         session.refit(version)
     return caught.value
+
+
+def test_a_failed_refit_gives_the_group_up_and_a_good_one_keeps_it(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    session, transfer = started(engine)
+    session.refit(0)
+    assert transfer.aborted == 0
+    engine.fail("/update_weights", 500, "gone")
+    failure(session)
+    assert transfer.aborted == 1
 
 
 def test_a_refit_goes_through_all_phases_in_order_on_every_engine(make_engine: MakeEngine) -> None:

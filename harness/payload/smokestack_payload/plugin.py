@@ -13,9 +13,16 @@ _registered = False
 
 
 def register() -> None:
-    """Make `--weight-transfer-config '{"backend": "gloo"}'` and `GlooTrainerInitInfo` known to vLLM. Idempotent."""
+    """Make `--weight-transfer-config '{"backend": "gloo"}'` and `GlooTrainerInitInfo` known to vLLM. Idempotent.
+
+    The 0.26 line has no registry of trainers, and other engines: there the pair has no place, and "gloo" stays unknown.
+    """
     global _registered  # noqa: PLW0603 - once per process is the point
     if _registered:
+        return
+    from vllm.distributed.weight_transfer import factory
+
+    if not hasattr(factory, "WeightTransferTrainerFactory"):
         return
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory, WeightTransferTrainerFactory
 

@@ -120,9 +120,8 @@ def load_policy(settings: TrainerSettings) -> Policy:
     from smokestack_payload.tasks import encode_chat, probe_problems, stop_token_ids, task_for
 
     model, tokenizer, warmup = _load_model(settings)
-    from vllm.distributed.weight_transfer.base import ModuleSource
-
     from smokestack_payload.plugin import register
+    from smokestack_payload.refit.source import ParameterSource
     from smokestack_payload.sabotage import spoiled_source
 
     register()
@@ -133,7 +132,7 @@ def load_policy(settings: TrainerSettings) -> Policy:
         served=served,
         tokenizer=tokenizer,
         task=task,
-        source=spoiled_source(ModuleSource(served), settings),
+        source=spoiled_source(ParameterSource(served), settings),
         stop_token_ids=stop_token_ids(model, tokenizer),
         probe_prompts=[encode_chat(tokenizer, problem.prompt) for problem in probe_problems(task)],
         warmup=warmup,

@@ -80,8 +80,9 @@ class TrainerSettings:
 
     `refit` names a protocol of `refit.protocols`, `backend` what carries the weights; `engine_label` says whether the
     engine's front end has a version label of its own. `precision` is what the engines compute in and a refit brings;
-    `transfer` is the interface of vLLM's trainer side, `trainer-engine` or `static-helpers`. `sabotage` names a fault
-    of `sabotage`; `smoke --sabotage`, `selftest` and tests set it.
+    `transfer` is the interface of vLLM's trainer side, `trainer-engine` or `static-helpers`; `rendezvous` how an NCCL
+    group is made, `tcp` or `unique-id`. `sabotage` names a fault of `sabotage`; `smoke --sabotage`, `selftest` and
+    tests set it.
     """
 
     model_dir: Path
@@ -96,6 +97,7 @@ class TrainerSettings:
     backend: str
     transfer: str
     packing: PackingSettings
+    rendezvous: str
     engine_label: bool
     precision: str
     probe_new_tokens: int

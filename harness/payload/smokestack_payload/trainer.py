@@ -92,7 +92,7 @@ class Trainer:
     def _transfer(self, session: RefitSession, policy: Policy, plan: Plan, version: int) -> None:
         """Refit all engines to `version`, then say what this process computes with the same weights."""
         from smokestack_payload.held import digests
-        from smokestack_payload.refit.packing import count_buckets
+        from smokestack_payload.refit.backends import count_messages
 
         policy.publish()
         report = session.refit(version)
@@ -101,7 +101,7 @@ class Trainer:
             version=version,
             seconds=report.seconds,
             bytes=policy.bytes,
-            buckets=count_buckets(policy.source.metadata(), self._settings.bucket_bytes),
+            buckets=count_messages(self._settings, policy.source.metadata()),
             engines=report.engines,
             workers=report.workers,
         )

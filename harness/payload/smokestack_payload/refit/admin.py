@@ -188,6 +188,10 @@ class EngineFleet:
             url for url, call in zip(self.urls, calls, strict=True) if call not in done or call.exception() is not None
         ]
 
+    def fail(self, error: BaseException) -> None:
+        """End the round with an error of the caller's own, as an engine's would: whoever watches it stops waiting."""
+        self._report(error)
+
     def close(self) -> None:
         for engine in self._engines:
             engine.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from smokestack_payload.errors import ProtocolError
@@ -15,8 +15,12 @@ PATIENCE = 0.8
 
 def connector(settings: TrainerSettings, plan: Plan) -> Callable[[EngineFleet, Any], Any]:
     """A function `(client, source) -> vLLM trainer-side engine` for the configured backend."""
+    if settings.backend == "nccl":
+        from smokestack_payload.refit import nccl
+
+        return nccl.connector(settings, plan)
     if settings.backend != "gloo":
-        raise ProtocolError("no such refit backend", expected="gloo", found=settings.backend, where="backend")
+        raise ProtocolError("no such refit backend", expected="gloo or nccl", found=settings.backend, where="backend")
 
     def connect(fleet: EngineFleet, source: Any) -> Any:
         from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
@@ -35,3 +39,14 @@ def connector(settings: TrainerSettings, plan: Plan) -> Callable[[EngineFleet, A
         return WeightTransferTrainerFactory.trainer_init(init_info, client=fleet, source=source)
 
     return connect
+
+
+def count_messages(settings: TrainerSettings, metas: Iterable[Any]) -> int:
+    """How many messages one refit of these tensors takes."""
+    if settings.backend == "nccl":
+        from smokestack_payload.refit import nccl
+
+        return nccl.count_messages(metas, settings.packing)
+    from smokestack_payload.refit.packing import count_buckets
+
+    return count_buckets(metas, settings.bucket_bytes)

@@ -200,6 +200,10 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine[GlooTrainerIni
     def shutdown(self) -> None:
         self._group = None
 
+    def abort(self) -> None:
+        """As an orderly end: a Gloo group needs no peer for it."""
+        self.shutdown()
+
 
 def _shared(init_info: GlooTrainerInitInfo) -> dict[str, Any]:
     return {name: value for name, value in asdict(init_info).items() if name != "rank"}

@@ -36,6 +36,9 @@ class TransferEngine(Protocol):
 
     def shutdown(self) -> None: ...
 
+    def abort(self) -> None:
+        """Give the group up without its peers, within a few seconds."""
+
 
 class State(Enum):
     """NEW has no group yet; POISONED is final."""
@@ -102,6 +105,7 @@ class RefitSession:
             self._watched(f"the refit to version {label}", self._round, self._limit_s)
         except RefitError as error:
             self.state = State.POISONED
+            self._abort()
             unsure = self._fleet.hold()
             error.poisoned = tuple(url for url in self._fleet.urls if url not in unsure)
             if unsure:
@@ -117,6 +121,11 @@ class RefitSession:
         if self._engine is not None and self.state is State.READY:
             self._engine.shutdown()
         self._fleet.close()
+
+    def _abort(self) -> None:
+        """A peer may be gone: the group is given up from here alone, and never by a collective."""
+        if self._engine is not None:
+            self._engine.abort()
 
     def _round(self) -> None:
         assert self._engine is not None
