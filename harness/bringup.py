@@ -48,8 +48,7 @@ def provide(session: Session) -> None:
     """An installed environment, which is this run's to use from here on."""
     config = session.config
     asking = provisioner(session, session.note)
-    _require_fit(session, asking)
-    asking.examine(session.request.gpus)
+    asking.examine(_require_fit(session, asking))
     session.request.model.require_there()
     asking.install()
     # Only now: an install needs the environment alone. Whatever came in between is seen by the stamp.
@@ -70,15 +69,19 @@ def read_installed(session: Session) -> Manifest:
     return manifest
 
 
-def _require_fit(session: Session, asking: Provisioner) -> None:
-    """What the caller asked for fits the stack, before anything is built. Only a manifest tells what a stack is for."""
+def _require_fit(session: Session, asking: Provisioner) -> tuple[str, ...] | None:
+    """What the caller asked for fits the stack, before anything is built; the GPUs that the doctor is to look at.
+
+    Only a manifest tells what a stack is for. Without a choice the doctor looks at what is visible.
+    """
     request = session.request
-    if request.platform is not None or request.gpus is not None or request.rendezvous != "tcp":
-        manifest = Manifest.model_validate(asking.preview()["manifest"])
-        require_platform(request.platform, manifest.platform, manifest.stack)
-        dialect_named(manifest.dialect).require(request.rendezvous)
-        if request.gpus is not None:
-            _gpus(session, manifest)
+    if request.platform is None and request.gpus is None and request.rendezvous == "tcp":
+        return None
+    manifest = Manifest.model_validate(asking.preview()["manifest"])
+    require_platform(request.platform, manifest.platform, manifest.stack)
+    dialect_named(manifest.dialect).require(request.rendezvous)
+    gpus = _gpus(session, manifest) if request.gpus is not None or session.config.world_size > 1 else ()
+    return gpus or None
 
 
 def _gpus(session: Session, manifest: Manifest) -> tuple[str, ...]:

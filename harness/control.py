@@ -65,6 +65,6 @@ def _second(request: Request, run: Callable[[Request], Outcome]) -> Outcome:
         return run(request)
     except SmokestackError as error:
         say(f"{error.kind}: {error}")
-        model, run_dir = str(request.model.folder or request.model.kind), request.run_dir
+        model, run_dir = request.model.name, request.run_dir
         assert run_dir is not None, "the control's folder is in the first run's"
         return unjudged(error, stack=request.stack, model=model, steps=request.steps, run_dir=run_dir)

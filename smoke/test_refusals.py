@@ -32,6 +32,24 @@ def test_a_usage_error_has_status_2_and_makes_no_run(options: tuple[str, ...], s
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine may have GPUs")
+@pytest.mark.parametrize("stack", ["cuda", "prime-rl"])
+def test_without_gpus_a_run_on_them_ends_at_once_with_what_the_doctor_finds(stack: str, tmp_path: Path) -> None:
+    options = ("--platform", "cuda", "--stack", stack, "--model", "Qwen/Qwen3-0.6B")
+    before = _generated(*_BUILT)
+    refused = harness("smoke", *options, "--json", run_dir=tmp_path / "run")
+    assert refused.returncode == 10, refused.explain()
+    assert json.loads(refused.stdout)["failure"]["kind"] == "doctor"
+    assert "gpu.count: no GPU" in refused.stderr
+    assert _generated(*_BUILT) == before
+
+
+def test_a_run_on_gpus_is_never_one_on_the_cpu(tmp_path: Path) -> None:
+    refused = harness("smoke", "--platform", "cuda", "--stack", "cpu", run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    assert "does not run on the platform that was asked for" in refused.stderr
+
+
 @pytest.mark.parametrize("missing", ["tokenizer.json", "chat_template.jinja", "generation_config.json"])
 def test_an_incomplete_model_folder_is_refused_by_name(missing: str, model_folder: Path, tmp_path: Path) -> None:
     """F16."""
@@ -74,6 +92,10 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
-def _generated() -> set[Path]:
-    """Everything that builds and runs write in the project."""
-    return {path for folder in ("runs", "dist", ".cache", ".nox") for path in (ROOT / folder).rglob("*")}
+_BUILT = ("dist", ".nox")
+
+
+def _generated(*folders: str) -> set[Path]:
+    """Everything that builds and runs write in the project, or in these folders of it."""
+    where = folders or ("runs", "dist", ".cache", ".nox")
+    return {path for folder in where for path in (ROOT / folder).rglob("*")}

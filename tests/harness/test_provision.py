@@ -59,6 +59,29 @@ def test_a_machine_without_faults_is_passed_without_a_word(root: Path) -> None:
     provisioner(root).examine()
 
 
+def test_what_the_doctor_has_to_say_of_the_gpus_is_passed_on_and_nothing_else(root: Path) -> None:
+    said = [
+        {"id": "gpu.processes", "status": "warn", "found": "GPU 0: pid 4711 (python3) has 900 MiB"},
+        {"id": "gpu.modes", "status": "ok", "found": "as it should be"},
+        {"id": "host.memory", "status": "warn", "found": "little"},
+    ]
+    doctor(root, f"print(json.dumps({{'checks': {said!r}}}))")
+    lines: list[str] = []
+    provisioner(root, lines).examine()
+    assert lines == ["gpu.processes: GPU 0: pid 4711 (python3) has 900 MiB"]
+
+
+def test_the_doctor_looks_at_the_gpus_that_were_asked_for(root: Path) -> None:
+    doctor(
+        root,
+        "import os; seen = {n: os.environ.get(n) for n in ('CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER')}\n"
+        "print(json.dumps({'checks': [{'id': 'gpu.a', 'status': 'warn', 'found': str(seen)}]}))",
+    )
+    lines: list[str] = []
+    provisioner(root, lines).examine(("4", "5"))
+    assert lines == ["gpu.a: {'CUDA_VISIBLE_DEVICES': '4,5', 'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}"]
+
+
 def test_each_fault_of_the_machine_is_named_with_its_fix(root: Path) -> None:
     faults = [
         {
