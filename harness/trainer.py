@@ -19,7 +19,7 @@ from harness.process import describe_exit
 from harness.provision import ModelFolder
 from harness.sabotage import for_trainer
 from harness.services import trainer as trainer_service
-from harness.services.context import RENDEZVOUS_PORT, TRAINER
+from harness.services.context import RENDEZVOUS_PORT, TRAINER, ServiceContext
 from harness.session import Session
 from harness.stack import Stack
 from harness.training import Follower, Plan, TrainerChannel
@@ -45,27 +45,7 @@ class Trainer:
 
     def launch(self, stack: Stack, manifest: Manifest, model: ModelFolder) -> None:
         """Started before the engine, so that imports and warm-up run beside the engine's own start."""
-        config = self.session.config
-        settings: dict[str, Any] = {
-            "model_dir": model.serve,
-            "warm_cache": model.warm_cache,
-            "device": manifest.platform,
-            "steps": config.steps,
-            "seed": config.grpo.seed,
-            "bucket_bytes": config.bucket_bytes,
-            "grpo": config.grpo.model_dump(),
-            "deadlines": config.deadlines.model_dump(include={"request_s", "rendezvous_s", "refit_s", "step_s"}),
-            "refit": stack.context.refit.kind,
-            "backend": manifest.refit_backend,
-            "transfer": stack.context.dialect.transfer,
-            "packing": config.packing.model_dump(),
-            "rendezvous": config.rendezvous,
-            "engine_label": stack.context.dialect.weight_routes,
-            "precision": config.precision,
-            "probe_new_tokens": config.probe_new_tokens,
-            "sabotage": for_trainer(config.sabotage),
-        }
-        file = self.session.run_dir.write_json("trainer.json", settings)
+        file = self.session.run_dir.write_json("trainer.json", settings_of(stack.context, model))
         events_fd, commands_fd = self.channel.child_fds
         spec = trainer_service.spec(stack.context, config_file=file, events_fd=events_fd, commands_fd=commands_fd)
         stack.launch(spec)
@@ -180,3 +160,27 @@ class Trainer:
             header_sources=stack.context.credentials.described(),
             slices=self._slices,
         )
+
+
+def settings_of(context: ServiceContext, model: ModelFolder) -> dict[str, Any]:
+    """The trainer's configuration file; the payload reads it strictly."""
+    config, dialect = context.config, context.dialect
+    return {
+        "model_dir": model.serve,
+        "warm_cache": model.warm_cache,
+        "device": context.manifest.platform,
+        "steps": config.steps,
+        "seed": config.grpo.seed,
+        "bucket_bytes": config.bucket_bytes,
+        "grpo": config.grpo.model_dump(),
+        "deadlines": config.deadlines.model_dump(include={"request_s", "rendezvous_s", "refit_s", "step_s"}),
+        "refit": context.refit.kind,
+        "backend": context.manifest.refit_backend,
+        "transfer": dialect.transfer,
+        "packing": config.packing.model_dump(),
+        "rendezvous": config.rendezvous,
+        "engine_label": dialect.weight_routes,
+        "precision": config.precision,
+        "probe_new_tokens": config.probe_new_tokens,
+        "sabotage": for_trainer(config.sabotage),
+    }

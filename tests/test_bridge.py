@@ -12,9 +12,11 @@ from typing import Any, get_args
 import pytest
 
 from harness import manifest as reader
+from harness import trainer
 from harness.config import Deadlines, GrpoConfig
 from harness.dialect import dialect_named
 from harness.errors import InstallError, UsageError
+from harness.provision import ModelFolder
 from harness.services import engine, etcd, frontend, sidecar
 from harness.services.context import ServiceContext
 from harness.services.spec import ServiceSpec
@@ -160,3 +162,15 @@ class TestTrainerSettings:
 
     def test_the_trainers_limits_are_limits_of_the_run(self, settings: Any) -> None:
         assert {field.name for field in fields(settings.DeadlineSettings)} <= set(Deadlines.model_fields)
+
+    @pytest.mark.parametrize("dialect", DIALECTS)
+    @pytest.mark.parametrize(("platform", "precision"), [("cpu", "float32"), ("cuda", "bfloat16")])
+    def test_what_the_run_writes_is_what_the_trainer_reads(
+        self, tmp_path: Path, settings: Any, dialect: str, platform: str, precision: str
+    ) -> None:
+        context = fakes.context(tmp_path, ports=PORTS, dialect=dialect, platform=platform)
+        written = trainer.settings_of(context, ModelFolder(serve=tmp_path))
+        read = settings.TrainerSettings.parse(json.loads(json.dumps(written, default=str)))
+        assert written.keys() == {field.name for field in fields(settings.TrainerSettings)}
+        assert (read.device, read.precision, read.transfer) == (platform, precision, dialect_named(dialect).transfer)
+        assert (read.packing.packed, read.packing.buffer_bytes, read.packing.buffers) == (True, 1 << 30, 2)

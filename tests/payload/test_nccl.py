@@ -25,6 +25,7 @@ from smokestack_payload.refit import nccl
 from smokestack_payload.refit.admin import EngineFleet
 from smokestack_payload.refit.backends import connector, count_messages
 from smokestack_payload.refit.manifest import Expected
+from smokestack_payload.refit.protocols import protocol_of
 from smokestack_payload.refit.session import RefitSession, State
 from smokestack_payload.refit.source import ParameterSource
 from smokestack_payload.settings import EngineAddress, PackingSettings, Plan, TrainerSettings
@@ -481,6 +482,37 @@ def test_the_older_line_is_told_its_packing_with_each_update(
     assert all(torch.equal(tensor, dict(model.named_parameters())[name]) for name, tensor in received)
     session.close()
     assert helpers.group.calls == ["abort"]
+
+
+def test_the_older_line_reaches_workers_through_their_extension_as_well(
+    make_engine: MakeEngine, journal: Journal, helpers: Helpers, model: torch.nn.Module
+) -> None:
+    """As the researcher's stack does it: no routes for weights, the same order of calls and collectives."""
+    engine = make_engine()
+    methods: list[str] = []
+
+    def call(asked: Any) -> tuple[int, Any]:
+        methods.append(asked["method"])
+        if asked["method"] == "smokestack_update" and not journal.first.wait(timeout=5):
+            return 500, {"error": "no broadcast came while the update was open"}
+        return 200, {"results": [None]}
+
+    engine.on("/collective_rpc", call)
+    chosen = settings(transfer="static-helpers", refit="collective-rpc")
+    there = plan(engine)
+    source = ParameterSource(model)
+    expected = Expected({one.name: one.shape for one in source.metadata()}, "bfloat16")
+    session = RefitSession(EngineFleet(there.engines, protocol=protocol_of(chosen)), source, expected, 10)
+    session.initialise(connector(chosen, there), 10)
+    session.refit(2)
+    order = ["init_transfer", "start_update", "update", "finish_update", "set_version"]
+    assert methods == [f"smokestack_{name}" for name in order]
+    update = next(
+        body["kwargs"]["update_info"] for _, body in engine.calls if body and body.get("method") == methods[2]
+    )
+    assert all(
+        torch.equal(one, dict(model.named_parameters())[name]) for name, one in replayed(journal, update, update)
+    )
 
 
 def test_the_older_line_aborts_as_well(
