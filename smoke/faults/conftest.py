@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--write") or hasattr(config, "workerinput"):
         return
     option, paths = config.option, [Path(one).resolve() for one in config.args]
-    if (paths, option.markexpr, option.keyword, option.maxfail) != ([FOLDER], "faults", "", 0):
+    if (paths, option.markexpr, option.keyword, option.maxfail or 0) != ([FOLDER], "faults", "", 0):
         raise pytest.UsageError(f"--write needs the whole suite: {FOLDER.name}, without -k, without -x")
     config.pluginmanager.register(Collector())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from smoke.faults import page as pages
-from smoke.faults.page import PageError, check, main, parse, render, write
+from smoke.faults.page import PAGE, PageError, check, main, parse, render, write
 from smoke.faults.record import Record, machine, processor
 from smoke.runner import ROOT
 
@@ -122,6 +122,12 @@ def test_a_part_of_the_suite_writes_no_page(part: tuple[str, ...]) -> None:
     refused = collected("--write", *part)
     assert refused.returncode == pytest.ExitCode.USAGE_ERROR, refused.stdout
     assert "needs the whole suite" in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_whole_suite_may_write_one(processes: str) -> None:
+    assert collected("--write", "-n", processes, "smoke/faults").returncode == pytest.ExitCode.OK
+    assert not PAGE.exists() or "| faults provoked | 0 |" not in PAGE.read_text()
 
 
 SUITE = """
