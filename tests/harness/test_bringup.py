@@ -34,7 +34,7 @@ def test_the_lock_comes_between_the_install_and_the_check_of_what_is_installed(
     seen: list[tuple[str, bool]] = []
 
     class Installer:
-        def examine(self) -> None:
+        def examine(self, _gpus: object) -> None:
             seen.append(("doctor", may_change(session)))
 
         def install(self) -> None:
