@@ -28,6 +28,7 @@ from harness.answers import (
     WorldSize,
 )
 from harness.calling import HttpClient, HttpStatusError
+from harness.metrics import finished_requests
 
 ALREADY_OPEN = "already active"
 """What vLLM answers to the start of a weight update while another one is open."""
@@ -74,6 +75,10 @@ class EngineAdmin:
             return refused.status == 500 and ALREADY_OPEN in (refused.found or "")
         self.http.call("POST", "/finish_weight_update", {})
         return False
+
+    def finished_requests(self) -> int | None:
+        """How many requests it has finished since its start; None where it does not tell."""
+        return finished_requests(self.http.call("GET", "/metrics").decode("utf-8", errors="replace"))
 
     def reset_prefix_cache(self) -> None:
         self.http.order("/reset_prefix_cache")

@@ -91,6 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=lambda args: smoke(Request.from_args(args)))
     _add_stack_options(parser)
+    _add_engines(parser)
     grpo = GrpoConfig()
     parser.add_argument("--steps", type=_steps, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
     parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
@@ -173,6 +174,7 @@ def _add_selftest(parser: argparse.ArgumentParser) -> None:
 def _add_up(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=lambda args: keep.up(Request.from_args(args)))
     _add_stack_options(parser)
+    _add_engines(parser)
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="addresses and pids as one JSON document on stdout")
 
@@ -203,7 +205,6 @@ def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True)
     parser.add_argument(
         "--model", default="tiny", help="tiny, smollm2, a name on the hub that is in its local cache, or a local folder"
     )
-    _add_engines(parser)
     parser.add_argument(
         "--gpus",
         type=_gpus,

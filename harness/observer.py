@@ -16,7 +16,16 @@ from harness.calling import HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import NotReadyError
-from harness.events import Destroyed, EngineLabels, EngineObservation, Generation, Observed, Probe, RequestTimes
+from harness.events import (
+    Destroyed,
+    EngineLabels,
+    EngineObservation,
+    FinishedRequests,
+    Generation,
+    Observed,
+    Probe,
+    RequestTimes,
+)
 from harness.inspection import ObservationError, Spans, probe, probe_cache
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
@@ -72,7 +81,7 @@ class Observer:
         """The same without a version of its own; `what` names it for an error."""
 
         def ask() -> tuple[EngineObservation, ...]:
-            return tuple(self._observe_engine(worker, prompts) for worker in self.topology.workers)
+            return tuple(self._observe_counted(worker, prompts) for worker in self.topology.workers)
 
         late = ObservationError(
             f"the observation of {what} did not end in time",
@@ -260,6 +269,15 @@ class Observer:
         if not worker.system_url:
             return None
         return SidecarControl(HttpClient(worker.system_url, self.request_s, credentials=self.credentials))
+
+    def _observe_counted(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
+        """With what the engine had finished before it was asked anything, and after."""
+        engine = self._engine(worker)
+        before = _or_none(engine.finished_requests)
+        seen = self._observe_engine(worker, prompts)
+        after = _or_none(engine.finished_requests)
+        told = None if before is None or after is None else FinishedRequests(before=before, after=after)
+        return seen.model_copy(update={"finished": told})
 
     def _observe_engine(self, worker: Worker, prompts: Sequence[Sequence[int]]) -> EngineObservation:
         engine, sidecar = self._engine(worker), self._sidecar(worker)

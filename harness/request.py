@@ -29,6 +29,7 @@ from harness.errors import UsageError
 from harness.models import ModelChoice, choose
 from harness.ports import port_names
 from harness.program import Program
+from harness.sabotage import SABOTAGES
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
@@ -90,7 +91,7 @@ class Request:
             steps=options.get("steps", DEFAULT_STEPS),
             run_dir=options.get("run_dir"),
             keep_up=options.get("keep_up", False),
-            sabotage=options.get("sabotage"),
+            sabotage=_sabotage(options.get("sabotage"), engines),
             control=_control(options, engines),
             trainer=_own_trainer(options, PROJECT_ROOT / f".venv-{stack}"),
             dry_run=args.dry_run,
@@ -118,6 +119,19 @@ class Request:
 def callers_path(text: str) -> Path:
     """A path of the command line, absolute: relative ones start where the caller is."""
     return Path(os.environ.get(INVOKED_FROM) or Path.cwd(), Path(text).expanduser())
+
+
+def _sabotage(name: Any, engines: Sequence[int]) -> Any:
+    """What `--sabotage` names (`selftest` names several). Raises UsageError where no engine is there for it."""
+    needed = next((one.engines for one in SABOTAGES if one.name == name), 1)
+    if len(engines) < needed:
+        raise UsageError(
+            f"--sabotage {name} strikes one of several engines",
+            expected=f"at least {needed} engines",
+            found=str(len(engines)),
+            hint=f"add --engines {needed}",
+        )
+    return name
 
 
 def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict[str, object]:

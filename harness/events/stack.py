@@ -149,6 +149,13 @@ class CacheProbe(Data):
     reference: CacheAnswer
 
 
+class FinishedRequests(Data):
+    """How many requests an engine had finished when an observation of it began, and when it ended (it asks some)."""
+
+    before: Count
+    after: Count
+
+
 class EngineObservation(Data):
     """What the harness itself saw of one engine and its sidecar. None: they gave no answer.
 
@@ -167,6 +174,7 @@ class EngineObservation(Data):
     ranks: tuple[tuple[HeldParameter, ...], ...] = ()
     spans: tuple[tuple[Span, ...] | None, ...] = ()
     cache: CacheProbe | None = None
+    finished: FinishedRequests | None = None
 
 
 class Observed(ObserverEvent):

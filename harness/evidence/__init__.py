@@ -14,6 +14,7 @@ from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
 from harness.evidence.policy import agreed_versions
+from harness.evidence.rollouts import rollouts_served
 from harness.evidence.scope import in_scope, out_of_scope
 from harness.evidence.timeline import Timeline
 
@@ -35,6 +36,7 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "discovery.topology": stack.topology_discovered,
     "training.four-steps": training.steps_taken,
     "training.rewards": training.rewards_earned,
+    "training.rollouts-served": rollouts_served,
     "policy.versions-advance": policy.versions_advance,
     "policy.weights-covered": weights_covered,
     "policy.weights-destroyed": content.weights_destroyed,

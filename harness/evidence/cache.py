@@ -27,11 +27,16 @@ def cache_reset(run: Timeline, want: Expectation) -> Findings:
     gaps: list[float] = []
     for version in want.versions:
         before, after = _probes(observed.get(version - 1)), _probes(observed.get(version))
-        if not after or sorted(before) != sorted(after):
-            findings.missing.append(f"the cache was not looked at on both sides of refit {version}")
-            continue
+        both = before.keys() & after.keys()
+        findings.missing += [
+            f"the cache was not looked at on both sides of refit {version}{want.at(engine.admin_url)}"
+            for engine in want.fleet
+            if engine.admin_url not in both
+        ]
         for url, probe in after.items():
-            where = f"refit {version}" + ("" if want.engines == 1 else f" at {url}")
+            if url not in both:
+                continue
+            where = f"refit {version}{want.at(url)}"
             cached.append(_judge_before(where, before[url], findings))
             gaps.append(_judge_after(where, probe, want, findings))
     if cached:

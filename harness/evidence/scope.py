@@ -31,6 +31,7 @@ BEFORE = "training.four-steps"
 UNTOLD: Mapping[str, str] = {
     "training.four-steps": "a command's steps are its own account",
     "training.rewards": "a command's rewards are its own account",
+    "training.rollouts-served": "a command's rollouts are its own account",
     "policy.mismatch": "a command does not tell the log-probabilities that it computes",
     "policy.cache-reset": "a command does not wait after each update while the cache is looked at",
     "policy.versions-spans": "a command does not tell from which versions it samples",

@@ -33,12 +33,13 @@ def _judge_probes(run: Timeline, want: Expectation, findings: Findings) -> int:
     steps = {step.step: step for step in run.of(events.Step)}
     for version in want.versions:
         engines = observations[version].engines if version in observations else ()
-        if not any(engine.spans for engine in engines):
-            findings.missing.append(f"no output at version {version}")
+        told = {engine.admin_url for engine in engines if engine.spans}
+        silent = [engine for engine in want.fleet if engine.admin_url not in told]
+        findings.missing += [f"no output at version {version}{want.at(engine.admin_url)}" for engine in silent]
         named: set[str] = set()
-        for index, spans in enumerate(spans for engine in engines for spans in engine.spans):
+        for engine, index, spans in ((e, i, spans) for e in engines for i, spans in enumerate(e.spans)):
             outputs += 1
-            place = f"version {version} output {index}"
+            place = f"version {version}{want.at(engine.admin_url)} output {index}"
             if spans is None:
                 findings.missing.append(f"{place} names no version")
             elif [part.version for part in spans] != [str(version)]:

@@ -14,7 +14,7 @@ class Sabotage:
     """One fault. `fails` are the checks that it must turn red, and no other; `words` must be in what the run says.
 
     `where` is who does it: the trainer, from its configuration, or the harness, in `acts`. `ends_in` is the kind of
-    failure in which the run has to end, None where it goes on to its end.
+    failure in which the run has to end, None where it goes on to its end. It needs a run of so many `engines`.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Sabotage:
     fails: tuple[str, ...]
     words: tuple[str, ...]
     ends_in: str | None = None
+    engines: int = 1
 
 
 SABOTAGES: tuple[Sabotage, ...] = (
@@ -53,6 +54,22 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "trainer",
         ("policy.weights-digests", "policy.weights-match"),
         ("version 2: ", ".weight", "version 2 probe "),
+    ),
+    Sabotage(
+        "misled-second-engine",
+        "of two engines, the last refit tells the second two names of equal shape in each other's place",
+        "trainer",
+        ("policy.weights-digests", "policy.weights-match"),
+        ("version 2: engine-1 rank 0: ", "version 2 at engine-1 probe "),
+        engines=2,
+    ),
+    Sabotage(
+        "past-the-frontend",
+        "of two engines, all rollouts are asked of the first, past the frontend",
+        "trainer",
+        ("training.rollouts-served",),
+        ("step 1: engine-1 finished no request",),
+        engines=2,
     ),
     Sabotage(
         "half-the-names",

@@ -61,7 +61,7 @@ def run_all(asked: Sequence[Sabotage], request: Request, run: Callable[[Request]
 def _run(sabotage: Sabotage, request: Request, run: Callable[[Request], Outcome]) -> Row | None:
     """The row of one run; None when the user does not want any more. What could not be begun is not as declared."""
     try:
-        outcome = run(replace(request, sabotage=sabotage.name))
+        outcome = run(replace(request, sabotage=sabotage.name, tensor_parallel=(1,) * sabotage.engines))
     except Interrupted:
         return None
     except SmokestackError as error:

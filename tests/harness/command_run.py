@@ -30,8 +30,8 @@ def passing_command(config: RunConfig | None = None) -> list[Fields]:
         ),
         events.Surveyed(when="before", engines=engines("default", 0, config)),
         events.Phase(phase="ready", seconds=31.2),
-        processes("start"),
-        listening("start"),
+        processes("start", config),
+        listening("start", config),
         events.LabelsSeen(engines=labels("default", config)),
         *(events.LabelsSeen(engines=labels(str(version), config)) for version in range(3)),
         events.LabelsSeen(engines=labels("2", config, paused=True)),
@@ -39,8 +39,8 @@ def passing_command(config: RunConfig | None = None) -> list[Fields]:
         events.CommandEnded(returncode=0, seconds=20.0, limit_s=3600.0),
         events.Surveyed(when="after", engines=engines("3", 3, config)),
         events.Generation(when="after", status=200, text="7", completion_tokens=1, finish_reason="stop", seconds=0.21),
-        processes("end"),
-        listening("end"),
+        processes("end", config),
+        listening("end", config),
         events.Phase(phase="train", seconds=21.7),
     ]
     run = [*before, *(event.fields() for event in listed), *ours[place:]]

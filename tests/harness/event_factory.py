@@ -29,9 +29,19 @@ SHAPES = {EMBEDDING: (261, 128), PROJECTION: (128, 128), NORM: (128,), FREED: (1
 EMPTY = hashlib.sha256(b"").hexdigest()
 FINGERPRINT = "f" * 64
 SHA = "6f2bb3c5b4dc03cab615c8985971247f016c7113b7e5010da447eb633800dfa5"
+MORE = {"engine": 200, "sidecar": 300}
 SERVICES = {"etcd": 101, "engine-0": 102, "frontend": 103, "sidecar-0": 104}
+ROLLOUTS = 4
+"""Of each step."""
+
 PROMPTS = ((51, 43, 52, 61), (57, 43, 48, 61))
 REFIT_STAGES = {"pause": 0.01, "start": 0.01, "update": 0.05, "finish": 0.01, "reset": 0.01, "resume": 0.01}
+
+
+def services(config: RunConfig) -> dict[str, int]:
+    """Pids of the services, in the order of their start."""
+    more = {f"{kind}-{index}": pid + index for index in range(1, config.engines) for kind, pid in MORE.items()}
+    return SERVICES | more
 
 
 def run_config(run_dir: Path = Path("runs/20260102T030405-ab12"), **changes: Any) -> RunConfig:
@@ -64,10 +74,10 @@ def passing_run(config: RunConfig | None = None) -> list[Fields]:
         *_perturbation(config),
         events.TrainerDone(steps=config.steps),
         events.Generation(when="after", status=200, text="7", completion_tokens=1, finish_reason="stop", seconds=0.21),
-        processes("end"),
-        listening("end"),
+        processes("end", config),
+        listening("end", config),
         events.Phase(phase="train", seconds=11.7),
-        *(events.ServiceExited(service=name, returncode=-15, expected=True) for name in reversed(SERVICES)),
+        *(events.ServiceExited(service=name, returncode=-15, expected=True) for name in reversed(services(config))),
         events.Teardown(survivors=(), ports=(), files=(), seconds=2.4),
         events.Phase(phase="teardown", seconds=2.4),
     ]
@@ -84,7 +94,7 @@ def _up(config: RunConfig) -> list[events.Event]:
         events.Phase(phase="install", seconds=0.4),
         *(
             events.ServiceStarted(service=name, pid=pid, start_time=1000.0 + pid, log=f"logs/{name}.log")
-            for name, pid in SERVICES.items()
+            for name, pid in services(config).items()
         ),
         events.ServiceReady(service="etcd", seconds=0.9),
         events.TrainerReady(
@@ -110,8 +120,8 @@ def _up(config: RunConfig) -> list[events.Event]:
             when="before", status=200, text="q", completion_tokens=1, finish_reason="length", seconds=0.34
         ),
         events.Phase(phase="ready", seconds=31.2),
-        processes("start"),
-        listening("start"),
+        processes("start", config),
+        listening("start", config),
         observed(events.BEFORE_TRANSFER, config),
         events.Destroyed(engines=engines("0", 7, config, key="destroyed")),
     ]
@@ -120,9 +130,9 @@ def _up(config: RunConfig) -> list[events.Event]:
 def _perturbation(config: RunConfig) -> list[events.Event]:
     last, perturbed = str(config.steps), f"{config.steps}-perturbed"
     return [
-        events.Perturbation(stage="perturbed", label=perturbed, seconds=0.1, parameters=digests(perturbed)),
+        events.Perturbation(stage="perturbed", label=perturbed, seconds=0.1, parameters=digests(perturbed, config)),
         events.PerturbationObserved(stage="perturbed", engines=engines(perturbed, 9, config)),
-        events.Perturbation(stage="restored", label=last, seconds=0.1, parameters=digests(last)),
+        events.Perturbation(stage="restored", label=last, seconds=0.1, parameters=digests(last, config)),
         events.PerturbationObserved(stage="restored", engines=engines(last, config.steps, config)),
     ]
 
@@ -138,7 +148,7 @@ def _version(version: int, config: RunConfig) -> list[events.Event]:
             buckets=1,
             engines=tuple(admin_url(index) for index in range(config.engines)),
         ),
-        events.TrainerWeights(version=version, parameters=digests(str(version))),
+        events.TrainerWeights(version=version, parameters=digests(str(version), config)),
         events.TrainerProbe(version=version, probes=reference(version)),
         observed(version, config),
     ]
@@ -188,12 +198,24 @@ def reference(version: int) -> tuple[events.ReferenceProbe, ...]:
     return tuple(events.ReferenceProbe(**probe.model_dump(), margins=(2.5, 4.0)) for probe in probes(version))
 
 
-def digests(key: str) -> tuple[events.ReferenceDigest, ...]:
-    """What the trainer says that it holds; `key` stands for the values."""
-    return tuple(
-        events.ReferenceDigest(name=name, sha256=sha(name, key), values_sha256=sha(name, key, "values"))
+def digests(key: str, config: RunConfig | None = None) -> tuple[events.ReferenceDigest, ...]:
+    """What the trainer says that it holds, and of the slices that the ranks have; `key` stands for the values."""
+    sizes = {1} if config is None else {1, *config.tensor_parallel}
+    cuts = {
+        (name, cut_of(name, rank, ranks)): None
+        for ranks in sorted(sizes)
+        for rank in range(ranks)
         for name in HOW
         if name not in TIED
+    }
+    return tuple(
+        events.ReferenceDigest(
+            name=name,
+            sha256=sha(name, key, *_place(cut)),
+            values_sha256=sha(name, key, *_place(cut), "values"),
+            cut=cut,
+        )
+        for name, cut in cuts
     )
 
 
@@ -201,18 +223,31 @@ def sha(*parts: str) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
-def held(key: str) -> tuple[events.HeldParameter, ...]:
-    """What an engine's rank tells when it holds the weights that `key` stands for."""
-    return tuple(
-        events.HeldParameter(name=name, how=how, dtype="float32", shape=SHAPES[name], sha256=_shown(name, how, key))
-        for name, how in HOW.items()
-    )
+def held(key: str, rank: int = 0, ranks: int = 1) -> tuple[events.HeldParameter, ...]:
+    """What one of an engine's ranks tells when it holds (its slice of) the weights that `key` stands for."""
+    return tuple(_held(name, key, cut_of(name, rank, ranks)) for name in HOW)
 
 
-def _shown(name: str, how: str, key: str) -> str:
-    if name == FREED:
-        return EMPTY
-    return sha(TIED.get(name, name), key, *(["values"] if how == "multiplied" else []))
+def _held(name: str, key: str, cut: events.Cut | None) -> events.HeldParameter:
+    values = ["values"] if HOW[name] == "multiplied" else []
+    shape = list(SHAPES[name])
+    if cut is not None:
+        shape[cut.dim] = cut.stop - cut.start
+    told = EMPTY if name == FREED else sha(TIED.get(name, name), key, *_place(cut), *values)
+    return events.HeldParameter(name=name, how=HOW[name], dtype="float32", shape=tuple(shape), sha256=told, cut=cut)
+
+
+def cut_of(name: str, rank: int, ranks: int) -> events.Cut | None:
+    """The slice that a rank has: columns of a projection back to the hidden size, rows of everything else but norms."""
+    if ranks == 1 or name == NORM:
+        return None
+    dim = 1 if name == FREED else 0
+    size = SHAPES[name][dim]
+    return events.Cut(dim=dim, start=rank * size // ranks, stop=(rank + 1) * size // ranks)
+
+
+def _place(cut: events.Cut | None) -> list[str]:
+    return [] if cut is None else [str(cut)]
 
 
 def engines(
@@ -229,10 +264,20 @@ def engines(
             probes=probes(moved, rounding=1e-6),
             spans=tuple((events.Span(version=label, start=0, end=2),) for _ in PROMPTS),
             cache=cache_probe(),
-            ranks=(held(key or label),) * config.tensor_parallel[index],
+            ranks=tuple(
+                held(key or label, rank, config.tensor_parallel[index]) for rank in range(config.tensor_parallel[index])
+            ),
+            finished=finished(moved, index, config),
         )
         for index in range(config.engines)
     )
+
+
+def finished(moved: int, index: int, config: RunConfig) -> events.FinishedRequests:
+    """Two more in each observation, and between two of them the engine's share of a step's rollouts."""
+    share = ROLLOUTS // config.engines + (ROLLOUTS % config.engines > index)
+    begun = 10 + (share + 2) * (moved + 1)
+    return events.FinishedRequests(before=begun, after=begun + 2)
 
 
 def observed(version: int, config: RunConfig) -> events.Observed:
@@ -254,7 +299,7 @@ def training_step(number: int) -> events.Step:
         loss=-0.01 * number,
         grad_norm=1.2,
         tokens=512,
-        rollouts=4,
+        rollouts=ROLLOUTS,
         errored=0,
         rewards=events.Rewards(
             mean=0.4 + number / 20,
@@ -273,23 +318,24 @@ def training_step(number: int) -> events.Step:
     )
 
 
-def listening(when: Any) -> events.Listening:
+def listening(when: Any, config: RunConfig | None = None) -> events.Listening:
     return events.Listening(
         when=when,
         sockets=tuple(
             events.ListeningSocket(service=name, pid=pid, protocol="tcp", address="127.0.0.1", port=20_000 + pid)
-            for name, pid in SERVICES.items()
+            for name, pid in services(config or run_config()).items()
         ),
         unread=(),
     )
 
 
-def processes(when: Any) -> events.Processes:
+def processes(when: Any, config: RunConfig | None = None) -> events.Processes:
     return events.Processes(
         when=when,
         fingerprint=FINGERPRINT,
         processes=tuple(
-            events.ProcessRecord(service=name, pid=pid, start_time=1000.0 + pid) for name, pid in SERVICES.items()
+            events.ProcessRecord(service=name, pid=pid, start_time=1000.0 + pid)
+            for name, pid in services(config or run_config()).items()
         ),
     )
 

@@ -39,6 +39,32 @@ def put_engine(version: int, **values: Any) -> Edit:
     return lambda run: the(run, "observed", version=version)["engines"][0].update(values)
 
 
+def put_finished(run: list[Fields], version: int, *, before: int) -> None:
+    """The engine's count at the beginning of that observation, so many above what it was at the end of the last one."""
+    last, now = (the(run, "observed", version=one)["engines"][0]["finished"] for one in (version - 1, version))
+    now["before"] = last["after"] + (before if before >= 0 else now["before"] - last["after"] + before)
+
+
+def put_count(run: list[Fields], version: int, count: int) -> None:
+    the(run, "observed", version=version)["engines"][0]["finished"]["before"] = count
+
+
+def on_the_second_engine(edit: Edit) -> Edit:
+    """The same edit of a run with two engines, made to the second where it would be made to the first."""
+
+    def turn(run: list[Fields]) -> None:
+        for event in run:
+            if isinstance(event.get("engines"), list) and all(isinstance(one, dict) for one in event["engines"]):
+                event["engines"].reverse()
+
+    def change(run: list[Fields]) -> None:
+        turn(run)
+        edit(run)
+        turn(run)
+
+    return change
+
+
 def put_probe(version: int, **values: Any) -> Edit:
     return lambda run: the(run, "observed", version=version)["engines"][0]["probes"][0].update(values)
 
@@ -219,7 +245,7 @@ def untold(event: tuple[str, dict[str, Any]], name: str) -> Edit:
     """The engine does not tell of one parameter."""
 
     def change(run: list[Fields]) -> None:
-        [ranks] = [engine["ranks"] for engine in the(run, event[0], **event[1])["engines"]]
+        ranks = the(run, event[0], **event[1])["engines"][0]["ranks"]
         ranks[0] = [parameter for parameter in ranks[0] if parameter["name"] != name]
 
     return change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from event_factory import (
@@ -32,8 +32,10 @@ from tests.harness.evidence_edits import (
     ON_OBSERVATIONS,
     OTHER,
     SOUND,
+    Edit,
     all_zero,
     judged,
+    on_the_second_engine,
     put,
     put_engine,
     put_fit,
@@ -184,7 +186,7 @@ def test_weights_without_a_label_are_a_matter_of_labels_only() -> None:
 
 def test_a_missing_observation_is_no_evidence_for_labels_and_content() -> None:
     checks = judged(without(SOUND, "observed", version=3))
-    assert red(checks) == ON_OBSERVATIONS
+    assert red(checks) == ON_OBSERVATIONS | {"training.rollouts-served"}
     assert checks["policy.weights-match"].found == "no evidence: no observation at version 3"
 
 
@@ -263,6 +265,7 @@ def test_every_engine_of_several_has_to_prove_itself() -> None:
     run = passing_run(run_config(**config))
     assert red(judged(run, **config)) == set()
     stale = observed(1, run_config(**config)).engines[1].model_dump(mode="json")
+    stale["finished"] = the(run, "observed", version=2)["engines"][1]["finished"]
     late = edited(run, lambda r: the(r, "observed", version=2)["engines"].__setitem__(1, stale))
     assert red(judged(late, **config)) == ON_OBSERVATIONS - {"policy.cache-reset"}
     lost = edited(run, lambda r: the(r, "observed", version=4)["engines"].pop())
@@ -295,6 +298,7 @@ def test_what_a_failed_run_did_not_reach_is_not_judged() -> None:
         "discovery.topology": "pass",
         "training.four-steps": "skip",
         "training.rewards": "pass",
+        "training.rollouts-served": "skip",
         "policy.versions-advance": "skip",
         "policy.weights-covered": "pass",
         "policy.weights-destroyed": "pass",
@@ -339,6 +343,7 @@ def test_a_long_list_of_faults_is_counted_after_the_first_few() -> None:
 def test_an_event_in_anothers_name_is_no_evidence() -> None:
     forged = edited(SOUND, put("observed", {"version": 2}, source="trainer"))
     assert red(judged(forged)) == {
+        "training.rollouts-served",
         "policy.versions-advance",
         "policy.versions-spans",
         "policy.cache-reset",
@@ -384,3 +389,141 @@ def test_a_run_that_discovery_ended_has_no_sound_topology(kept: list[Fields]) ->
 
 def test_another_failure_says_nothing_about_the_topology() -> None:
     assert judged([*without(SOUND, "topology"), failure().fields()])["discovery.topology"].status == "skip"
+
+
+TWO = {"tensor_parallel": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("check_id", "edit", "said"),
+    [
+        ("policy.versions-advance", put_engine(2, engine_label="1"), "engine label '1' at engine-1"),
+        ("policy.weights-digests", put_parameter(AT_2, NORM, sha256=OTHER), "engine-1 rank 0: model.norm.weight"),
+        ("policy.weights-match", put_probe(3, token_ids=[54, 0]), "version 3 at engine-1 probe 0"),
+        ("engine.not-paused", put_engine(4, paused=True), "engine-1 is paused"),
+    ],
+)
+def test_the_engine_that_is_wrong_is_named(check_id: str, edit: Edit, said: str) -> None:
+    run = edited(passing_run(run_config(**TWO)), on_the_second_engine(edit))
+    found = judged(run, **TWO)[check_id].found
+    assert said in found
+    assert "engine-0" not in found
+
+
+def test_an_engine_that_was_asked_for_no_rollout_is_named() -> None:
+    run = passing_run(run_config(**TWO))
+    first, second = the(run, "observed", version=2)["engines"]
+    second["finished"]["before"] = the(run, "observed", version=1)["engines"][1]["finished"]["after"]
+    first["finished"]["before"] += 2
+    check = judged(run, **TWO)["training.rollouts-served"]
+    assert (check.status, check.found) == ("fail", "step 2: engine-1 finished no request")
+
+
+def test_each_engines_share_of_the_rollouts_is_told() -> None:
+    found = judged(passing_run(run_config(**TWO)), **TWO)["training.rollouts-served"].found
+    assert found == "engine-0 finished 2 to 2 a step, engine-1 finished 2 to 2 a step"
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_engine_of_another_size_than_configured_is_named_although_the_sum_is_right(index: int) -> None:
+    sizes = {"tensor_parallel": (2, 1)}
+    run = passing_run(run_config(tensor_parallel=(1, 2)))
+    check = judged(run, **sizes)["discovery.topology"]
+    assert check.status == "fail"
+    assert f"engine-{index} has" in check.found
+
+
+class TestSlices:
+    """An engine of two ranks beside one of a single rank."""
+
+    SIZES: ClassVar = {"tensor_parallel": (2, 1)}
+
+    def run(self) -> list[Fields]:
+        return passing_run(run_config(**self.SIZES))
+
+    def parameter(self, run: list[Fields], version: int, rank: int, name: str) -> dict[str, Any]:
+        ranks = the(run, "observed", version=version)["engines"][0]["ranks"]
+        return next(one for one in ranks[rank] if one["name"] == name)
+
+    def test_they_are_compared_with_the_trainers_slices_and_counted(self) -> None:
+        checks = judged(self.run(), **self.SIZES)
+        assert red(checks) == set()
+        assert "; 4 in slices, whole together" in checks["policy.weights-covered"].found
+        found = checks["policy.weights-digests"].found
+        assert found.startswith("72 equal (18 by the engine's own, 18 by rows, 36 read back), 36 of them slices, 18 w")
+
+    @pytest.mark.parametrize("rank", [0, 1])
+    def test_a_wrong_slice_is_named_with_its_rank(self, rank: int) -> None:
+        run = self.run()
+        self.parameter(run, 2, rank, PROJECTION)["sha256"] = OTHER
+        checks = judged(run, **self.SIZES)
+        assert red(checks) == {"policy.weights-digests"}
+        assert f"engine-0 rank {rank}: {PROJECTION} differs" in checks["policy.weights-digests"].found
+
+    def test_the_other_ranks_slice_is_not_this_ones(self) -> None:
+        run = self.run()
+        one, two = (self.parameter(run, 2, rank, PROJECTION) for rank in (0, 1))
+        one["sha256"], two["sha256"] = two["sha256"], one["sha256"]
+        assert red(judged(run, **self.SIZES)) == {"policy.weights-digests"}
+
+    def test_a_slice_that_the_trainer_has_no_digest_of_is_no_evidence(self) -> None:
+        run = self.run()
+        the(run, "weights", version=2)["parameters"] = [
+            one for one in the(run, "weights", version=2)["parameters"] if one.get("cut") is None
+        ]
+        check = judged(run, **self.SIZES)["policy.weights-digests"]
+        assert (
+            check.status,
+            check.found.startswith("no evidence: version 2: engine-0 rank 0: the trainer has no"),
+        ) == (
+            "fail",
+            True,
+        )
+
+    def test_slices_that_leave_something_out_are_not_the_whole(self) -> None:
+        run = self.run()
+        cut = self.parameter(run, -1, 0, PROJECTION)["cut"]
+        self.parameter(run, -1, 1, PROJECTION)["cut"] = cut
+        checks = judged(run, **self.SIZES)
+        assert red(checks) == {"policy.weights-covered"}
+        found = checks["policy.weights-covered"].found
+        assert found == f"engine-0: its ranks' slices of {PROJECTION} are not the whole"
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"shape": [128, 128]},
+            {"cut": {"dim": 1, "start": 0, "stop": 64}},
+            {"cut": {"dim": 2, "start": 0, "stop": 64}},
+            {"cut": {"dim": 0, "start": 0, "stop": 300}},
+            {"cut": None},
+        ],
+    )
+    def test_a_slice_that_the_parameter_cannot_have_is_refused(self, changes: dict[str, Any]) -> None:
+        run = self.run()
+        self.parameter(run, -1, 0, PROJECTION).update(changes)
+        assert red(judged(run, **self.SIZES)) == {"policy.weights-covered"}
+
+    def test_what_cannot_be_told_of_a_slice_counts_as_no_evidence_and_never_as_equal(self) -> None:
+        run = self.run()
+        for event in run:
+            for engine in event.get("engines", []):
+                if isinstance(engine, dict) and len(engine["ranks"]) > 1:
+                    for rank in engine["ranks"]:
+                        for one in rank:
+                            if one["name"] == PROJECTION:
+                                one.update(how="sharded", shape=None, cut=None, sha256=None)
+        checks = judged(run, **self.SIZES)
+        assert red(checks) == set()
+        assert checks["policy.weights-digests"].found.startswith("60 equal")
+        assert checks["policy.weights-digests"].found.endswith("30 without evidence")
+
+
+def test_a_cache_that_was_never_looked_at_on_one_engine_is_missed() -> None:
+    run = passing_run(run_config(**TWO))
+    for event in run:
+        if event["kind"] == "observed":
+            event["engines"][1]["cache"] = None
+    check = judged(run, **TWO)["policy.cache-reset"]
+    assert check.status == "fail"
+    assert "the cache was not looked at on both sides of refit 0 at engine-1" in check.found

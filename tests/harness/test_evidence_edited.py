@@ -12,6 +12,8 @@ from event_factory import (
     PROJECTION,
     SERVICES,
     edited,
+    passing_run,
+    run_config,
 )
 
 from harness.evidence import CHECKS
@@ -36,11 +38,14 @@ from tests.harness.evidence_edits import (
     judged,
     move_to_end,
     move_to_start,
+    on_the_second_engine,
     one_unperturbed,
     put,
     put_all_rewards,
     put_cache,
+    put_count,
     put_engine,
+    put_finished,
     put_fit,
     put_mismatch,
     put_observed,
@@ -102,6 +107,10 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
     ("policy.weights-match", "one greedy token less", put_probe(3, token_ids=[55], logprobs=[-0.385])),
     ("policy.weights-match", "greedy log-probability off", put_probe(3, logprobs=[-0.3, -0.085])),
     ("policy.weights-match", "not a number", put_probe(3, logprobs=["NaN", -0.085])),
+    ("training.rollouts-served", "the engine answered none", lambda r: put_finished(r, 2, before=0)),
+    ("training.rollouts-served", "it answered fewer than came back", lambda r: put_finished(r, 2, before=-1)),
+    ("training.rollouts-served", "it began to count anew", lambda r: put_count(r, 2, 3)),
+    ("training.rollouts-served", "no count", put_engine(2, finished=None)),
     ("policy.weights-match", "no greedy tokens", put_probe(3, token_ids=[], logprobs=[])),
     ("policy.weights-match", "the trainer did not probe", drop("probe", version=3)),
     ("policy.weights-match", "the trainer probed nothing", put("probe", {"version": 3}, probes=[])),
@@ -211,6 +220,32 @@ SABOTAGES: list[tuple[str, str, Edit]] = [
 )
 def test_one_wrong_thing_turns_exactly_one_check_red(check_id: str, edit: Edit) -> None:
     assert red(judged(edited(SOUND, edit))) == {check_id}
+
+
+OF_ONE_ENGINE = [
+    (check_id, name, edit)
+    for check_id, name, edit in SABOTAGES
+    if check_id.startswith(("policy.", "engine.", "training.rollouts"))
+    and name
+    not in {
+        "a refit moved nothing",
+        "transfer 0 moved nothing",
+        "one parameter was not perturbed",
+    }
+]
+"""Edits of what one engine shows. The others change the trainer's side as well, which every engine is compared with."""
+
+
+@pytest.mark.parametrize(
+    ("check_id", "edit"), [(c, e) for c, _, e in OF_ONE_ENGINE], ids=[f"{c}: {n}" for c, n, _ in OF_ONE_ENGINE]
+)
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 1), (1, 2)], ids=str)
+def test_one_wrong_thing_on_the_second_engine_alone_does_so_too(
+    sizes: tuple[int, ...], check_id: str, edit: Edit
+) -> None:
+    sound = passing_run(run_config(tensor_parallel=sizes))
+    assert red(judged(sound, tensor_parallel=sizes)) == set()
+    assert red(judged(edited(sound, on_the_second_engine(edit)), tensor_parallel=sizes)) == {check_id}
 
 
 def test_every_check_has_something_that_turns_it_red() -> None:

@@ -50,6 +50,7 @@ class Served:
         self.engine_label: Any = "3"
         self.changing: list[str] = []
         self.world_size = 1
+        self.metrics, self.metrics_status = "vllm:request_success_total 7\n", 200
         self.sidecar_status = 200
         self.generated: dict[str, Any] = {"choices": [CHOICE], "prompt_logprobs": PROMPT_LOGPROBS}
         self.generate_status = 200
@@ -86,10 +87,12 @@ class Served:
                 self.called.append(json.loads(request.data)["method"])
             if request.path in ("/inference/v1/generate", "/v1/completions"):
                 self.asked.append(json.loads(request.data))
+            if request.path == "/metrics":
+                return Response(self.metrics, status=self.metrics_status)
             status, document = answers[request.path]()
             return Response(json.dumps(document), status=status)
 
-        for path in answers:
+        for path in (*answers, "/metrics"):
             server.expect_request(path).respond_with_handler(handle)
 
     def _label(self) -> Any:
@@ -328,6 +331,19 @@ class TestRequireUnpaused:
         served.paused = "perhaps"
         with pytest.raises(SmokestackError, match="is_paused"):
             served.observer().require_unpaused()
+
+
+class TestFinishedRequests:
+    def test_an_engine_is_asked_before_anything_else_and_after_all_else(self, served: Served) -> None:
+        [engine] = served.observer().observe([PROMPT], 0).engines
+        assert engine.finished is not None
+        assert (engine.finished.before, engine.finished.after) == (7, 7)
+        assert (served.paths[0], served.paths[-1], served.paths.count("/metrics")) == ("/metrics", "/metrics", 2)
+
+    def test_an_engine_that_does_not_tell_has_no_count(self, served: Served) -> None:
+        served.metrics_status = 404
+        [engine] = served.observer().observe([PROMPT], 0).engines
+        assert engine.finished is None
 
 
 class TestRequireWorldSizes:

@@ -33,6 +33,8 @@ HALF_THE_NAMES = "half-the-names"
 SUPPRESSED_UPDATE = "suppressed-update"
 ERRORED_ROLLOUTS = "errored-rollouts"
 MISCOUNTED_STEPS = "miscounted-steps"
+MISLED_ENGINE = "misled-second-engine"
+PAST_THE_FRONTEND = "past-the-frontend"
 STALE_ROLLOUTS = "stale-rollouts"
 MISNAMED_SAMPLES = "misnamed-samples"
 STALE_PREFIX_CACHE = "stale-prefix-cache"
@@ -52,6 +54,8 @@ NAMES = (
     SUPPRESSED_UPDATE,
     ERRORED_ROLLOUTS,
     MISCOUNTED_STEPS,
+    MISLED_ENGINE,
+    PAST_THE_FRONTEND,
     STALE_ROLLOUTS,
     MISNAMED_SAMPLES,
     STALE_PREFIX_CACHE,
@@ -82,6 +86,12 @@ def spoiled_plan(plan: Plan, settings: TrainerSettings) -> Plan:
     if settings.sabotage == WORLD_TOO_LARGE:
         return replace(plan, world_size=plan.world_size + 1)
     return plan
+
+
+def sampling_plan(plan: Plan, settings: TrainerSettings) -> Plan:
+    """Where rollouts are asked for: at the frontend, unless they are to pass it by."""
+    past = settings.sabotage == PAST_THE_FRONTEND
+    return replace(plan, frontend_url=plan.engines[0].admin_url) if past else plan
 
 
 def spoiled_settings(settings: TrainerSettings) -> TrainerSettings:
@@ -159,6 +169,7 @@ class _SpoiledFleet(EngineFleet):
         self._sabotage = settings.sabotage
         self._last = str(settings.steps)
         self._last_rounds = 0
+        self._misled = plan.engines[-1]
         super().__init__(plan.engines, plan.carried, protocol_of(settings))
 
     def pause(self) -> None:
@@ -197,6 +208,11 @@ class _SpoiledFleet(EngineFleet):
             update_info = {**update_info, "names": names}
         if self.version == self._last and self._sabotage == REFUSED_UPDATE:
             update_info = {**update_info, "dtype_names": [NO_TYPE, *update_info["dtype_names"][1:]]}
+        if self.version == self._last and self._sabotage == MISLED_ENGINE:
+            wrong = {**update_info, "names": exchanged(update_info)}
+            misled, update = self._misled, self._protocol.update
+            self._each("update", lambda engine: update(engine, wrong if engine == misled else update_info))
+            return
         super().update_weights(update_info)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
@@ -224,3 +240,19 @@ class _Idle:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
+
+
+def exchanged(update_info: Any) -> list[str]:
+    """The names of an update, the first two of equal type and shape with more than one dimension exchanged."""
+    kinds = [
+        (tuple(shape), dtype) for shape, dtype in zip(update_info["shapes"], update_info["dtype_names"], strict=True)
+    ]
+    first, second = next(
+        (one, other)
+        for one, kind in enumerate(kinds)
+        for other in range(one + 1, len(kinds))
+        if len(kind[0]) > 1 and kinds[other] == kind
+    )
+    names = list(update_info["names"])
+    names[first], names[second] = names[second], names[first]
+    return names

@@ -48,8 +48,9 @@ class Trainer:
         session = self._connect(policy, plan)
         from smokestack_payload import sabotage
 
+        asked = sabotage.sampling_plan(plan, self._settings)
         stepper = sabotage.stepper_of(self._settings)(
-            policy, sabotage.spoiled_settings(self._settings), plan, self._limited
+            policy, sabotage.spoiled_settings(self._settings), asked, self._limited
         )
         for version in range(self._settings.steps + 1):
             if version:
