@@ -17,11 +17,11 @@ from harness.errors import UsageError
 from harness.services.engine import CPU_KV_CACHE_GIB
 
 GIB = 1024**3
-RANK_GIB = 0.5
+RANK_GIB = 0.4
 """Memory of its own that a rank's process has beside weights and KV cache: no more than measured, so that what fits is
 never refused."""
 
-ENGINE_GIB = 0.5
+ENGINE_GIB = 0.85
 """The same of an engine's other processes, and of the sidecar."""
 
 _MEMORY = Path("/proc/meminfo")

@@ -22,6 +22,9 @@ from smoke.runner import ROOT, harness
         (("--model", "nothing"), "no such model"),
         (("--port", "frontend=70000"), "1 to 65535"),
         (("--port", "nobody=20000"), "no such port"),
+        (("--engines", "2", "--port", "engine-0=20001", "--port", "engine-1=20001"), "given to two services"),
+        (("--engines", "0"), "--engines"),
+        (("--engine", "tp=2", "--engines", "2"), "given in two ways"),
     ],
 )
 def test_a_usage_error_has_status_2_and_makes_no_run(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -90,6 +93,29 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
     assert commands["engine-0"]["env"]["VLLM_SERVER_DEV_MODE"] == "1"
     assert _generated() == before
     assert not (tmp_path / "run").exists()
+
+
+def test_dry_run_tells_each_engines_processes_and_the_ranks_of_the_group(tmp_path: Path) -> None:
+    options = ("--engine", "tp=2", "--engine", "tp=1")
+    told = json.loads(harness("smoke", "--dry-run", "--json", *options, run_dir=tmp_path / "run").stdout)
+    names = [command["service"] for command in told["commands"]]
+    assert names == ["trainer", "etcd", "engine-0", "engine-1", "frontend", "sidecar-0", "sidecar-1"]
+    assert [(one["rank"], one["engine"], one["offset"]) for one in told["ranks"]] == [
+        (1, "engine-0", 1),
+        (2, "engine-0", 1),
+        (3, "engine-1", 3),
+    ]
+    shown = harness("smoke", "--dry-run", *options, run_dir=tmp_path / "run").stdout
+    assert "# ranks 1-2  engine-0  offset 1" in shown
+
+
+def test_a_model_that_cannot_be_divided_is_refused_before_anything_is_started(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    refused = harness("smoke", "--model", str(model_folder), "--tensor-parallel", "3", run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    assert "engine-0 cannot divide this model over 3 ranks" in refused.stderr
+    assert not any(event["kind"] == "service.started" for event in refused.events)
 
 
 _BUILT = ("dist", ".nox")

@@ -49,7 +49,7 @@ def test_a_model_is_divided_on_any_platform(model: Path, platform: str) -> None:
 def test_ranks_beyond_the_memory_are_refused_with_the_numbers(model: Path) -> None:
     with pytest.raises(UsageError, match="do not fit into this machine's memory") as caught:
         remarks(model, (2, 2), Machine(cores=8, memory=6 * GIB))
-    assert str(caught.value.expected).startswith("at least 7.0 GiB")
+    assert str(caught.value.expected).startswith("at least 7.3 GiB")
     assert caught.value.found == "6.0 GiB"
     assert remarks(model, (2, 2), Machine(cores=8, memory=8 * GIB)) == []
 
