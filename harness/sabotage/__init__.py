@@ -1,8 +1,8 @@
 """Faults on purpose: a run that has one must fail, and for that reason alone.
 
-`registry` says what each fault is and which checks it must turn red, the payload makes them, `judgement`
-compares a sabotaged run with what was declared, `selftest` runs them all, `docs` writes the table.
-The caller's environment turns none of them on.
+`registry` says what each fault is and which checks it must turn red; the payload makes those of the trainer, `acts`
+those of the harness (with `environments` and `records`); `judgement` compares a sabotaged run with what was declared,
+`selftest` runs them all, `docs` writes the table. The caller's environment turns none of them on.
 """
 
 from __future__ import annotations

@@ -26,9 +26,14 @@ _HEAD = f"""\
     ./noxw -s smoke -- --sabotage swapped-tensors        # a single run, with the whole of its report
 
 A check that cannot fail proves nothing. Each sabotage is one fault, made on purpose in a real run; `selftest` requires
-that exactly the checks that are declared for it fail, that the run ends as declared, and that its report has the words
-that name the cause. A sabotaged run says so in its first line, in its verdict's line, in `config.json` and in
-`verdict.json`; only this option makes one, no variable of the environment.
+that exactly the checks that are declared for it fail, that the run ends as declared, that all the words that name the
+cause are said, and that whatever failed says some of them: a fault that is not made, or a check that is red for another
+reason, is a row that is WRONG. Every row is run and told, whatever the others came to; the exit status is then 1. Each
+has a stack of its own (docs/adr/0023-a-stack-for-each-sabotage.md). An interrupt ends the run under way as any other.
+
+The trainer's are made in `smokestack_payload.sabotage`, the harness's in `harness.sabotage.acts`. A sabotaged run says
+so in its first line, in its verdict's line, in `config.json` and in `verdict.json`; only this option makes one, no
+variable of the environment.
 """
 
 
