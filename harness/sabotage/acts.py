@@ -26,6 +26,7 @@ from harness.poller import Wait, wait_all
 from harness.process import Process
 from harness.run import SmokeRun
 from harness.sabotage import environments, records
+from harness.sabotage.commands import COMMANDS, commanded
 from harness.services import exposed
 from harness.services.context import ETCD_PORT, FRONTEND_PORT, engine_name
 from harness.services.spec import ServiceSpec
@@ -179,5 +180,6 @@ ACTS: Mapping[str, Callable[[Session], SmokeRun]] = {
     "engine-restarted-behind-the-sidecar": partial(SmokeRun, trainer=_EngineRestarted),
     "replaced-topology": partial(SmokeRun, trainer=_ReplacedTopology),
     "unpublished-model": partial(SmokeRun, trainer=_UnpublishedModel),
+    **dict.fromkeys(COMMANDS, commanded),
 }
 """Those of the registry that are made by the harness, by name."""

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.evidence import CHECKS, ON_GPUS
+from harness.evidence.scope import OF_COMMANDS_ONLY
 from harness.sabotage.registry import SABOTAGES, UNSABOTAGED, Sabotage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
 STALE = 1
-ALL_CHECKS = (*CHECKS, *ON_GPUS)
+ALL_CHECKS = (*CHECKS, OF_COMMANDS_ONLY, *ON_GPUS)
 _WRITE = "python -m harness.sabotage.docs --write"
 
 _HEAD = f"""\

@@ -219,6 +219,21 @@ SABOTAGES: tuple[Sabotage, ...] = (
         ("expected ranks [1]", "missing [1]"),
         ends_in="refit",
     ),
+    Sabotage(
+        "failing-command",
+        "in the place of our trainer, a command that fails",
+        "harness",
+        ("training.command",),
+        ("exit status 3", "the command failed"),
+        ends_in="training",
+    ),
+    Sabotage(
+        "labelling-command",
+        "in the place of our trainer, a command that sets a version and moves nothing",
+        "harness",
+        ("policy.weights-changed",),
+        ("|diff| is only 0.0e+00, and none of 25 digests changed",),
+    ),
 )
 
 HARNESS_SABOTAGES: Mapping[str, str] = {one.name: one.does for one in SABOTAGES if one.where == "harness"}

@@ -1,0 +1,36 @@
+"""Faults of a trainer that is not ours: commands in its place, each with one thing wrong (`--trainer`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from harness.command import OwnTrainer
+from harness.program import Program
+from harness.run import SmokeRun
+from harness.services.context import engine_name
+from harness.session import Session
+
+_LABELS = """
+import json, sys, urllib.request
+for engine in sys.argv[1:]:
+    body = json.dumps({"new_version": "1"}).encode()
+    headers = {"Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(engine + "/update_weight_version", body, headers)).close()
+"""
+
+COMMANDS: Mapping[str, str] = {
+    "failing-command": "import sys; print('it fails on purpose'); sys.exit(3)",
+    "labelling-command": _LABELS,
+}
+"""What each does, in Python; its arguments are the engines."""
+
+
+def commanded(session: Session) -> SmokeRun:
+    """The session's run with the command of its sabotage for a trainer."""
+    code = COMMANDS[session.config.sabotage or ""]
+    config = session.config
+    engines = [f"http://{config.host}:{config.ports[engine_name(index)]}" for index in range(config.engines)]
+    program = Program(argv=(sys.executable, "-I", "-S", "-c", code, *engines), cwd=session.run_dir.path)
+    session.use(trainer=program)
+    return SmokeRun(session, trainer=lambda own: OwnTrainer(own, program))
