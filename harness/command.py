@@ -60,9 +60,13 @@ class OwnTrainer:
         self.session.emit(stack.listening("start"))
         self._run_command(stack, observer)
         observer.require_no_open_update()
-        self.session.emit(Surveyed(when="after", engines=observer.look(PROBE_PROMPTS, "the stack after the command")))
+        engines = observer.look(PROBE_PROMPTS, "the stack after the command")
+        self.session.emit(Surveyed(when="after", engines=engines))
         stack.require_same_topology()
-        self.session.emit(observer.generate("after"))
+        if any(engine.paused for engine in engines):
+            self.session.note("an engine is paused: it would not answer, and is not asked for a generation")
+        else:
+            self.session.emit(observer.generate("after"))
         stack.note_listening()
         self.session.emit(stack.identities("end"))
         self.session.emit(stack.listening("end"))

@@ -223,6 +223,13 @@ def test_an_update_that_it_left_open_is_found_before_anything_is_generated(
     assert not desk.of(Generation)
 
 
+def test_an_engine_that_it_left_paused_is_not_waited_for(desk: Desk, engine: Engine, tmp_path: Path) -> None:
+    engine.paused = True
+    follow(desk, "pass", tmp_path)
+    assert desk.of(Surveyed)[-1].engines[0].paused
+    assert not desk.of(Generation)
+
+
 def test_a_ctrl_c_reaches_it_as_one_and_it_has_time_for_its_end(desk: Desk, engine: Engine, tmp_path: Path) -> None:
     code = """
 import signal, sys, time
