@@ -8,8 +8,13 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from harness.plaintext import plain
+from harness.report.comparison import Control
 from harness.report.failure import check_body, check_headline, failure_body, failure_headline
+from harness.report.side_by_side import ending_line
 from harness.report.verdict import Outcome
+
+CONTROL_CASE = "control"
+"""The test case that stands for the control of a run that has one."""
 
 RUN_CASE = "run"
 """The test case that stands for the run as a whole; it is there only when the run ended early."""
@@ -20,9 +25,11 @@ def render(outcome: Outcome) -> bytes:
     verdict = outcome.verdict
     statuses = [check.status for check in verdict.checks]
     errors = 0 if outcome.failure is None else 1
+    control = verdict.control
+    worse = int(control is not None and control.verdict != "pass")
     counts = {
-        "tests": str(len(statuses) + errors),
-        "failures": str(statuses.count("fail")),
+        "tests": str(len(statuses) + errors + int(control is not None)),
+        "failures": str(statuses.count("fail") + worse),
         "errors": str(errors),
         "skipped": str(statuses.count("skip")),
         "time": f"{verdict.phases.total:.3f}",
@@ -41,6 +48,8 @@ def render(outcome: Outcome) -> bytes:
             ET.SubElement(case, "skipped", {"message": plain(check.why)})
         else:
             ET.SubElement(case, "system-out").text = f"{check_body(check)}\n"
+    if control is not None:
+        _add_control(suite, outcome, control)
     ET.indent(suites)
     document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
@@ -57,6 +66,8 @@ def _add_properties(suite: ET.Element, outcome: Outcome) -> None:
         "run_dir": outcome.run_dir,
         "exit_code": outcome.exit_code,
         **({"sabotage": verdict.sabotage} if verdict.sabotage else {}),
+        **({"trainer": verdict.trainer} if verdict.trainer else {}),
+        **({"not_judged": " ".join(verdict.not_judged)} if verdict.not_judged else {}),
     }
     for name, seconds in verdict.phases.model_dump(exclude={"refit"}).items():
         if seconds is not None:
@@ -73,6 +84,17 @@ def _add_run_error(suite: ET.Element, outcome: Outcome) -> None:
     case = _add_case(suite, outcome, RUN_CASE)
     error = ET.SubElement(case, "error", {"message": plain(failure.what), "type": failure.kind})
     error.text = f"{failure_headline(failure)}\n{failure_body(failure, outcome.run_dir)}\n"
+
+
+def _add_control(suite: ET.Element, outcome: Outcome, control: Control) -> None:
+    """The control as a whole; its own folder has a document with each of its checks."""
+    case = _add_case(suite, outcome, CONTROL_CASE)
+    _, facts = ending_line(control)
+    if control.verdict == "pass":
+        ET.SubElement(case, "system-out").text = f"{plain(facts)}\n"
+    else:
+        failure = ET.SubElement(case, "failure", {"message": plain(facts), "type": "control"})
+        failure.text = f"{plain(facts)}\nsee {control.run_dir}/junit.xml\n"
 
 
 def _add_case(suite: ET.Element, outcome: Outcome, name: str) -> ET.Element:

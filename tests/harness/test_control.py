@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,6 +18,7 @@ from harness.control import with_control
 from harness.errors import UsageError
 from harness.evidence import CHECKS, Expectation, evaluate
 from harness.models import ModelChoice
+from harness.report.console import Console
 from harness.report.side_by_side import comparison_table, ending_line, request_lines
 from harness.report.verdict import Outcome, judge_run
 from harness.request import Request
@@ -182,6 +184,16 @@ class TestOutcome:
         suite = ElementTree.parse(outcome.run_dir / "junit.xml").getroot()
         values = {one.get("name"): one.get("value") for one in suite.iter("property")}
         assert (values["verdict"], values["exit_code"]) == ("fail", "1")
+        [case] = [one for one in suite.iter("testcase") if one.get("name") == "control"]
+        failed = case.find("failure")
+        assert failed is not None and "generation.after-update" in (failed.text or "")
+        assert suite.get("failures") == "1", "a CI server that reads only this must see that the control failed"
+        assert suite.get("tests") == str(len(written["checks"]) + 1)
+
+    def test_a_control_that_passed_is_a_case_that_did(self, both: Both) -> None:
+        suite = ElementTree.parse(both()[0].run_dir / "junit.xml").getroot()
+        [case] = [one for one in suite.iter("testcase") if one.get("name") == "control"]
+        assert (case.find("failure"), suite.get("failures")) == (None, "0")
 
 
 class TestComparison:
@@ -254,6 +266,19 @@ class TestComparison:
         assert word == "fail"
         assert "1 check failed: generation.after-update" in facts
         assert "3 of 4 rollouts of step 1 have the same tokens" in facts
+
+    @pytest.mark.parametrize("quiet", [False, True])
+    def test_the_whole_fits_a_terminal_and_a_quiet_run_says_how_it_ended(self, quiet: bool, both: Both) -> None:
+        control = both()[0].verdict.control
+        assert control is not None
+        stream = StringIO()
+        with Console(stream, plain=True, quiet=quiet) as console:
+            console.comparison(control)
+        lines = stream.getvalue().splitlines()
+        assert lines[-1] == "PASS  the control, plain-vllm, 3 of 4 rollouts of step 1 have the same tokens"
+        rows = [line for line in lines if "plain-vllm" in line and "PASS" not in line]
+        assert len(rows) == (0 if quiet else 5)
+        assert all(len(line) <= 80 for line in rows), rows
 
 
 class TestRequest:

@@ -12,6 +12,7 @@ from harness.evidence import CHECKS, Check, Expectation, checks_of, evaluate, un
 from harness.evidence.command import versions_seen
 from harness.evidence.scope import UNTOLD
 from harness.evidence.timeline import Timeline
+from harness.report.junit import render
 from harness.report.verdict import judge_run
 from tests.harness.command_run import command_config, passing_command
 from tests.harness.evidence_edits import (
@@ -88,6 +89,9 @@ def test_the_verdict_says_that_it_is_one_by_observation_and_what_it_does_not_cov
     assert document["trainer"] == "python train.py --fast"
     assert document["not_judged"] == [check_id for check_id in checks_of(WANT) if check_id not in JUDGED]
     assert document["policy_versions"] == [0, 1, 2, 3]
+    junit = render(judge_run(SOUND, command_config())).decode()
+    assert 'name="trainer" value="python train.py --fast"' in junit
+    assert f'name="not_judged" value="{" ".join(document["not_judged"])}"' in junit
 
 
 def test_a_run_of_our_own_trainer_says_nothing_of_the_kind() -> None:
