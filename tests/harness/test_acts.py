@@ -155,6 +155,20 @@ class TestLeakedProcess:
         assert f"pid {survivor.pid} (leaked) is alive" in check.found
         assert not (outcome.run_dir / STATE_FILE).exists(), "no stack is up"
 
+    def test_a_stack_that_may_be_left_is_not_forgotten(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def begin(one: SmokeRun) -> None:
+            one.stack = new_stack(one.session, Manifest.model_validate(fakes.manifest_fields()))
+            one.stack.describe(Owner.this_process()).write()
+
+        def stop(*_all: object, **_options: object) -> NoReturn:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(SmokeRun, "_run", begin)
+        monkeypatch.setattr(Stack, "stop", stop)
+        outcome = run_once(asked(tmp_path, "leaked-process"))
+        assert (outcome.run_dir / STATE_FILE).exists()
+        assert outcome.failure is not None
+
     def test_it_costs_no_teardown_when_it_cannot_be_started(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
