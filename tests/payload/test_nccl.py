@@ -12,6 +12,7 @@ import ctypes
 import inspect
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -262,7 +263,7 @@ def test_both_ends_cut_the_weights_in_the_same_places(
     initialise()
     session.refit(0)
     told = body(engine, "/init_weight_transfer_engine")["init_info"]
-    assert {name: told[name] for name in nccl.wire(chosen.packing)} == nccl.wire(chosen.packing)
+    assert (told["packed"], told["packed_buffer_size_bytes"], told["packed_num_buffers"]) == (True, *packing)
     received = replayed(journal, body(engine, "/update_weights")["update_info"], told)
     sent = dict(model.named_parameters())
     assert [name for name, _ in received] == list(sent)
@@ -333,6 +334,7 @@ def test_a_peer_that_is_gone_ends_in_an_abort_and_never_in_a_destroy(
     assert by_store.calls == ["abort"]
     assert (by_store.available, by_store.disabled) == (False, True)
     assert "/resume" not in engine.paths
+    assert session._engine._engine.model_update_group is None, "whoever sends again is refused at once"
     session.close()
     assert by_store.calls == ["abort"], "once, and nothing collective at the end"
 
@@ -353,7 +355,9 @@ def test_an_abort_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch, jou
     monkeypatch.setattr(nccl, "ABORT_S", 0.05)
     stuck, communicator = threading.Event(), Communicator(journal)
     communicator.nccl.ncclCommAbort = lambda _comm: stuck.wait(timeout=20)
+    begun = time.monotonic()
     nccl.abort(communicator)
+    assert time.monotonic() - begun < 5
     assert communicator.disabled
     stuck.set()
 
@@ -463,15 +467,17 @@ def test_the_older_line_is_told_its_packing_with_each_update(
 ) -> None:
     engine = make_engine()
     write_down(engine, journal)
-    chosen = settings(transfer="static-helpers")
+    packing = {"packed": True, "buffer_bytes": BUFFER, "buffers": 3}
+    chosen = settings(transfer="static-helpers", packing=packing)
     session, initialise = session_of(model, chosen, engine)
     initialise()
     session.refit(5)
     told = body(engine, "/init_weight_transfer_engine")["init_info"]
     assert set(told) == {"master_address", "master_port", "rank_offset", "world_size"}
     update = body(engine, "/update_weights")["update_info"]
-    assert {name: update[name] for name in nccl.wire(chosen.packing)} == nccl.wire(chosen.packing)
-    assert {name: helpers.given[0][name] for name in nccl.wire(chosen.packing)} == nccl.wire(chosen.packing)
+    for told_or_done in (update, helpers.given[0]):
+        assert (told_or_done["packed"], told_or_done["packed_buffer_size_bytes"]) == (True, BUFFER)
+        assert told_or_done["packed_num_buffers"] == 3
     begins = [line.split()[1] for line in journal.lines if line.endswith("begins")]
     assert begins == ["/init_weight_transfer_engine", *ROUND]
     broadcasts = [index for index, line in enumerate(journal.lines) if line.startswith("broadcast")]
@@ -559,7 +565,14 @@ def test_a_source_that_yields_something_else_than_it_announced_sends_no_more(
 
 @pytest.mark.parametrize(
     ("sizes", "buffer_bytes", "messages"),
-    [((10, 10, 10), 15, 2), ((10, 10, 10), 9, 3), ((10,), 100, 1), ((), 5, 0), ((10, 10), 20, 1), ((5, 30, 5), 10, 2)],
+    [
+        ((10, 10, 10), 15, 2),
+        ((10, 10, 10), 9, 3),
+        ((10,), 100, 1),
+        ((), 5, 0),
+        ((10, 10, 10), 20, 1),
+        ((5, 30, 5), 10, 2),
+    ],
 )
 def test_messages_are_counted_as_vllm_makes_them(sizes: tuple[int, ...], buffer_bytes: int, messages: int) -> None:
     metas = [SimpleNamespace(dtype=torch.uint8, shape=(size,)) for size in sizes]
