@@ -60,10 +60,12 @@ def read_installed(session: Session) -> Manifest:
     config = session.config
     manifest = load_manifest(config.project_root, config.stack)
     require_installed(config.project_root, manifest, config.environment)
+    dialect = dialect_named(manifest.dialect)
     session.use(
         platform=manifest.platform,
         gpus=_gpus(session, manifest),
-        refit=chosen(config.refit, dialect_named(manifest.dialect)),
+        refit=chosen(config.refit, dialect),
+        engine_labels=dialect.weight_routes,
     )
     session.emit(installed_pins(manifest, config.environment))
     return manifest
@@ -75,11 +77,14 @@ def _require_fit(session: Session, asking: Provisioner) -> tuple[str, ...] | Non
     Only a manifest tells what a stack is for. Without a choice the doctor looks at what is visible.
     """
     request = session.request
-    if request.platform is None and request.gpus is None and request.rendezvous == "tcp":
+    asked = (request.platform, request.gpus, request.refit)
+    if asked == (None, None, None) and request.rendezvous == "tcp":
         return None
     manifest = Manifest.model_validate(asking.preview()["manifest"])
     require_platform(request.platform, manifest.platform, manifest.stack)
-    dialect_named(manifest.dialect).require(request.rendezvous)
+    dialect = dialect_named(manifest.dialect)
+    dialect.require(request.rendezvous)
+    chosen(request.refit, dialect)
     gpus = _gpus(session, manifest) if request.gpus is not None or session.config.world_size > 1 else ()
     return gpus or None
 

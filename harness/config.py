@@ -14,7 +14,7 @@ from harness.program import Program
 
 DEFAULT_STEPS = 4
 MAX_STEPS = 10_000
-RefitKind = Literal["native", "collective-rpc"]
+RefitKind = Literal["native", "collective-rpc", "filesystem"]
 ControlKind = Literal["plain-vllm"]
 Platform = Literal["cpu", "cuda"]
 Rendezvous = Literal["tcp", "unique-id"]
@@ -107,6 +107,9 @@ class RunConfig(BaseModel):
     starts_untrained: bool = Field(description="whether the engine first serves other weights than version 0")
     steps: int = Field(ge=1, le=MAX_STEPS)
     refit: RefitKind | None = Field(default=None, description="the stack's own, until its manifest is read")
+    engine_labels: bool = Field(
+        default=True, description="whether the engine names a version itself; its workers alone may do so"
+    )
     tensor_parallel: tuple[PositiveInt, ...] = Field(
         default=(1,), min_length=1, description="ranks of each engine, in the order of the engines' names"
     )

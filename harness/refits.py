@@ -36,6 +36,7 @@ REFITS: Mapping[RefitKind, Refit] = {
     for refit in (
         Refit("native", "through vLLM's routes for weight transfer", True, CONTENT_WORKER, OfRoutes()),
         Refit("collective-rpc", "through methods of a worker extension", False, REFIT_WORKER, OfWorkers()),
+        Refit("filesystem", "by a checkpoint that the engines reload", False, REFIT_WORKER, OfWorkers()),
     )
 }
 

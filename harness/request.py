@@ -29,7 +29,7 @@ from harness.errors import UsageError
 from harness.models import ModelChoice, choose
 from harness.ports import port_names
 from harness.program import Program
-from harness.sabotage import SABOTAGES
+from harness.sabotage.registry import OVER_A_GROUP, named
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
@@ -91,7 +91,7 @@ class Request:
             steps=options.get("steps", DEFAULT_STEPS),
             run_dir=options.get("run_dir"),
             keep_up=options.get("keep_up", False),
-            sabotage=_sabotage(options.get("sabotage"), engines),
+            sabotage=_sabotage(options, engines),
             control=_control(options, engines),
             trainer=_own_trainer(options, PROJECT_ROOT / f".venv-{stack}"),
             dry_run=args.dry_run,
@@ -121,17 +121,30 @@ def callers_path(text: str) -> Path:
     return Path(os.environ.get(INVOKED_FROM) or Path.cwd(), Path(text).expanduser())
 
 
-def _sabotage(name: Any, engines: Sequence[int]) -> Any:
-    """What `--sabotage` names (`selftest` names several). Raises UsageError where no engine is there for it."""
-    needed = next((one.engines for one in SABOTAGES if one.name == name), 1)
-    if len(engines) < needed:
+def _sabotage(options: Mapping[str, Any], engines: Sequence[int]) -> str | None:
+    """The fault that `smoke` was told of; `selftest` makes a request for each of its own.
+
+    Raises UsageError where the run has no place for it.
+    """
+    name = options.get("sabotage")
+    fault = named(name) if isinstance(name, str) else None
+    if fault is None:
+        return None
+    if len(engines) < fault.engines:
         raise UsageError(
             f"--sabotage {name} strikes one of several engines",
-            expected=f"at least {needed} engines",
+            expected=f"at least {fault.engines} engines",
             found=str(len(engines)),
-            hint=f"add --engines {needed}",
+            hint=f"add --engines {fault.engines}",
         )
-    return name
+    kind = options.get("refit") or OVER_A_GROUP[0]
+    if kind not in fault.refits:
+        raise UsageError(
+            f"--sabotage {name}: there is no such fault in a refit of kind {kind}",
+            expected=f"--refit {' or '.join(fault.refits)}",
+            found=f"--refit {kind}" if "refit" in options else "the stack's own kind",
+        )
+    return fault.name
 
 
 def _training_options(options: Mapping[str, object], model: ModelChoice) -> dict[str, object]:

@@ -180,6 +180,7 @@ def settings_of(context: ServiceContext, model: ModelFolder) -> dict[str, Any]:
         "packing": config.packing.model_dump(),
         "rendezvous": config.rendezvous,
         "engine_label": dialect.weight_routes,
+        "checkpoints": str(config.tmp_dir / "checkpoints"),
         "precision": config.precision,
         "probe_new_tokens": config.probe_new_tokens,
         "sabotage": for_trainer(config.sabotage),

@@ -28,3 +28,11 @@ def test_a_worker_extension_receives_the_weights_and_keeps_their_version(tmp_pat
     outcome = harness("smoke", "--steps", str(STEPS), "--refit", "collective-rpc", run_dir=tmp_path / "run")
     passed(outcome, "collective-rpc")
     assert hows(outcome) == {"whole", "part", "multiplied"}, "no digest was asked of a route for weights"
+
+
+def test_engines_reload_a_checkpoint_that_the_trainer_wrote_before_the_pause(tmp_path: Path) -> None:
+    outcome = harness("smoke", "--steps", str(STEPS), "--refit", "filesystem", run_dir=tmp_path / "run")
+    passed(outcome, "filesystem")
+    refits = [event["seconds"] for event in outcome.events if event["kind"] == "refit"]
+    assert len(refits) == STEPS + 1
+    assert all(seconds["prepare"] > 0 for seconds in refits), refits

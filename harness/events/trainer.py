@@ -46,8 +46,9 @@ class TransferInitialised(TrainerEvent):
 
 
 class RefitSeconds(Data):
-    """Seconds of each stage of a refit; `total` is from pause to resume."""
+    """Seconds of each stage of a refit; `total` is from pause to resume. `prepare` comes before, while all serve."""
 
+    prepare: float = 0.0
     pause: float
     start: float
     update: float

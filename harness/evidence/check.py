@@ -65,8 +65,9 @@ class Expectation:
     `fleet` has every engine, in the order of their names. `starts_untrained` is true when the engines
     first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
     this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
-    Without `sidecars` the engines stand alone, as in a control run. `gpus` are those that the run was given;
-    `tolerance` is how far engine and trainer may be apart in a log-probability.
+    Without `sidecars` the engines stand alone, as in a control run. Without `engine_labels` only an engine's workers
+    name a version: neither its outputs nor its sidecar can. `gpus` are those that the run was given; `tolerance` is how
+    far engine and trainer may be apart in a log-probability.
     """
 
     steps: int
@@ -78,6 +79,7 @@ class Expectation:
     mismatch: MismatchBudget
     own_trainer: bool = False
     sidecars: bool = True
+    engine_labels: bool = True
     gpus: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
 
@@ -96,6 +98,7 @@ class Expectation:
             mismatch=_budget(config),
             own_trainer=config.trainer is not None,
             sidecars=config.serving == "dynamo",
+            engine_labels=config.engine_labels,
             gpus=config.gpus if config.platform == "cuda" else (),
             tolerance=TOLERANCES[config.precision],
         )

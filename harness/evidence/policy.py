@@ -50,7 +50,7 @@ def _judge_perturbation_labels(run: Timeline, want: Expectation, findings: Findi
 
 def _labels(engine: events.EngineObservation, want: Expectation) -> list[tuple[str, str | None]]:
     """Who names a version of this engine, and which."""
-    sidecar = [("sidecar", engine.sidecar_label)] if want.sidecars else []
+    sidecar = [("sidecar", engine.sidecar_label)] if want.sidecars and want.engine_labels else []
     return [("engine", engine.engine_label), *sidecar]
 
 

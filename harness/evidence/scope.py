@@ -61,9 +61,16 @@ ABSENT: Mapping[str, str] = {"discovery.topology": "the engine alone is in no di
 """Why a check says nothing about an engine without Dynamo."""
 
 
+UNNAMED: Mapping[str, str] = {
+    "policy.versions-spans": "only the workers of such an engine name a version, its outputs do not"
+}
+"""Why a check says nothing about an engine without routes for weights."""
+
+
 def out_of_scope(checks: Mapping[str, Judge], want: Expectation) -> dict[str, str]:
     """The checks that a run like this says nothing about, however it goes, each with its reason."""
-    reasons = {} if want.sidecars else {check_id: reason for check_id, reason in ABSENT.items() if check_id in checks}
+    missing = {**({} if want.sidecars else ABSENT), **({} if want.engine_labels else UNNAMED)}
+    reasons = {check_id: reason for check_id, reason in missing.items() if check_id in checks}
     if want.own_trainer:
         untold = [check_id for check_id in checks if check_id not in OBSERVED and check_id not in UNTOUCHED]
         reasons |= {check_id: UNTOLD.get(check_id, ELSE_UNTOLD) for check_id in untold}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.evidence import CHECKS, ON_GPUS
 from harness.evidence.scope import OF_COMMANDS_ONLY
-from harness.sabotage.registry import SABOTAGES, UNSABOTAGED, Sabotage
+from harness.sabotage.registry import OVER_A_GROUP, SABOTAGES, UNSABOTAGED, Sabotage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
 STALE = 1
@@ -65,7 +65,8 @@ def _row(one: Sabotage) -> str:
     if one.ends_in is not None:
         fails.append(f"the run, in `{one.ends_in}`")
     words = ", ".join(f"`{text.strip().replace('|', chr(92) + '|')}`" for text in one.words)
-    return f"| `{one.name}` | {one.does} | {one.where} | {', '.join(fails)} | {words} |"
+    kinds = "" if OVER_A_GROUP[0] in one.refits else f", with `--refit {one.refits[0]}`"
+    return f"| `{one.name}` | {one.does}{kinds} | {one.where} | {', '.join(fails)} | {words} |"
 
 
 def main(argv: Sequence[str]) -> int:

@@ -8,13 +8,17 @@ from typing import Literal
 
 Where = Literal["trainer", "harness"]
 
+OVER_A_GROUP = ("native", "collective-rpc")
+BY_FILES = ("filesystem",)
+
 
 @dataclass(frozen=True)
 class Sabotage:
     """One fault. `fails` are the checks that it must turn red, and no other; `words` must be in what the run says.
 
     `where` is who does it: the trainer, from its configuration, or the harness, in `acts`. `ends_in` is the kind of
-    failure in which the run has to end, None where it goes on to its end. It needs a run of so many `engines`.
+    failure in which the run has to end, None where it goes on to its end. It needs a run of so many `engines`; `refits`
+    are the kinds of refit in which there is such a fault.
     """
 
     name: str
@@ -24,6 +28,7 @@ class Sabotage:
     words: tuple[str, ...]
     ends_in: str | None = None
     engines: int = 1
+    refits: tuple[str, ...] = (*OVER_A_GROUP, *BY_FILES)
 
 
 SABOTAGES: tuple[Sabotage, ...] = (
@@ -186,6 +191,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         (),
         ("expected ranks [1]", "joined []"),
         ends_in="refit",
+        refits=OVER_A_GROUP,
     ),
     Sabotage(
         "unknown-name",
@@ -194,6 +200,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         (),
         ("status 500", "nobody"),
         ends_in="refit",
+        refits=OVER_A_GROUP,
     ),
     Sabotage(
         "refused-update",
@@ -202,6 +209,16 @@ SABOTAGES: tuple[Sabotage, ...] = (
         (),
         ("status 500", "float31"),
         ends_in="refit",
+        refits=OVER_A_GROUP,
+    ),
+    Sabotage(
+        "half-a-checkpoint",
+        "the last version's checkpoint lacks the end of a file",
+        "trainer",
+        (),
+        ("status 500", "half a checkpoint: ", "file not fully covered"),
+        ends_in="refit",
+        refits=BY_FILES,
     ),
     Sabotage(
         "world-too-large",
@@ -210,6 +227,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         (),
         ("expected ranks [1, 2]", "missing [2]"),
         ends_in="refit",
+        refits=OVER_A_GROUP,
     ),
     Sabotage(
         "unreachable-master",
@@ -218,6 +236,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         (),
         ("expected ranks [1]", "missing [1]"),
         ends_in="refit",
+        refits=OVER_A_GROUP,
     ),
     Sabotage(
         "failing-command",

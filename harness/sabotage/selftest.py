@@ -10,14 +10,16 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
+from harness.config import RefitKind
 from harness.errors import Interrupted, SmokestackError
 from harness.report.stream import print_document, say
 from harness.report.verdict import EXIT_CHECK_FAILED, EXIT_PASS, Outcome
 from harness.request import Request
 from harness.run import run_once
 from harness.sabotage.judgement import Row, judge
-from harness.sabotage.registry import SABOTAGES, Sabotage, named
+from harness.sabotage.registry import OVER_A_GROUP, SABOTAGES, Sabotage, named
 
 STEPS = 2
 """Optimizer steps of each run: the least in which one version follows another that was trained."""
@@ -61,12 +63,20 @@ def run_all(asked: Sequence[Sabotage], request: Request, run: Callable[[Request]
 def _run(sabotage: Sabotage, request: Request, run: Callable[[Request], Outcome]) -> Row | None:
     """The row of one run; None when the user does not want any more. What could not be begun is not as declared."""
     try:
-        outcome = run(replace(request, sabotage=sabotage.name, tensor_parallel=(1,) * sabotage.engines))
+        engines, refit = (1,) * sabotage.engines, _refit(sabotage, request)
+        outcome = run(replace(request, sabotage=sabotage.name, tensor_parallel=engines, refit=refit))
     except Interrupted:
         return None
     except SmokestackError as error:
         return Row(sabotage, (), error.kind, 0.0, (f"could not be run: {error.what}",), None)
     return None if outcome.exit_code == INTERRUPTED else judge(sabotage, outcome)
+
+
+def _refit(sabotage: Sabotage, request: Request) -> RefitKind | None:
+    """The kind that was asked for; the fault's own where there is no such fault in that one."""
+    if (request.refit or OVER_A_GROUP[0]) in sabotage.refits:
+        return request.refit
+    return cast(RefitKind, sabotage.refits[0])
 
 
 def tell(row: Row, width: int) -> None:

@@ -197,3 +197,30 @@ def test_a_header_in_another_notation_is_refused_and_not_repeated(
     with pytest.raises((UsageError, SystemExit)) as caught:
         request(option, text)
     assert "top-secret" not in f"{capsys.readouterr().err}{vars(caught.value)}{caught.value}"
+
+
+@pytest.mark.parametrize(
+    ("options", "refit", "sabotage"),
+    [
+        ([], None, None),
+        (["--refit", "filesystem"], "filesystem", None),
+        (["--refit", "collective-rpc", "--sabotage", "wrong-rank-offset"], "collective-rpc", "wrong-rank-offset"),
+        (["--refit", "filesystem", "--sabotage", "half-a-checkpoint"], "filesystem", "half-a-checkpoint"),
+    ],
+)
+def test_how_weights_travel(options: list[str], refit: str | None, sabotage: str | None) -> None:
+    asked = request(*options)
+    assert (asked.refit, asked.sabotage) == (refit, sabotage)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--sabotage", "half-a-checkpoint"],
+        ["--sabotage", "half-a-checkpoint", "--refit", "native"],
+        ["--sabotage", "wrong-rank-offset", "--refit", "filesystem"],
+    ],
+)
+def test_a_fault_that_a_kind_of_refit_does_not_have_is_refused(options: list[str]) -> None:
+    with pytest.raises(UsageError, match="there is no such fault in a refit of kind"):
+        request(*options)

@@ -88,7 +88,8 @@ def test_a_stale_page_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @each
 def test_each_can_be_asked_for(sabotage: Sabotage) -> None:
-    asked = build_parser().parse_args(["smoke", "--sabotage", sabotage.name, "--engines", str(sabotage.engines)])
+    kind, engines = sabotage.refits[0], str(sabotage.engines)
+    asked = build_parser().parse_args(["smoke", "--refit", kind, "--sabotage", sabotage.name, "--engines", engines])
     assert Request.from_args(asked).sabotage == sabotage.name
     assert build_parser().parse_args(["selftest", "--sabotage", sabotage.name]).sabotage == [sabotage.name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.cli import build_parser
+from harness.config import RefitKind
 from harness.errors import DoctorError, Interrupted
 from harness.models import ModelChoice
 from harness.report.verdict import Outcome, judge_run
 from harness.request import Request
-from harness.sabotage import SABOTAGES, Sabotage, selftest
+from harness.sabotage import SABOTAGES, Sabotage, named, selftest
 from harness.sabotage.judgement import judge
 from harness.sabotage.selftest import document, run_all
 
@@ -130,6 +132,28 @@ def test_each_gets_a_run_of_its_own_and_a_row(tmp_path: Path, capsys: pytest.Cap
     assert "1 of 2 sabotages caught as declared" in told
     [first, second] = json.loads(json.dumps(document(rows)))["rows"]
     assert (first["caught"], second["red"]) == (True, ["engine.not-paused"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [
+        (None, [None, None, "filesystem"]),
+        ("collective-rpc", ["collective-rpc", "collective-rpc", "filesystem"]),
+        ("filesystem", ["filesystem", "native", "filesystem"]),
+    ],
+)
+def test_each_runs_in_a_kind_of_refit_that_has_such_a_fault(
+    asked: RefitKind | None, kinds: list[str | None], tmp_path: Path
+) -> None:
+    ran: list[str | None] = []
+
+    def run(one: Request) -> Outcome:
+        ran.append(one.refit)
+        return outcome(paused, sabotage=one.sabotage)
+
+    chosen = [one for name in ("left-paused", "wrong-rank-offset", "half-a-checkpoint") if (one := named(name))]
+    run_all(chosen, replace(request(tmp_path), refit=asked), run)
+    assert ran == kinds
 
 
 def test_a_run_that_cannot_be_begun_is_a_row_and_the_others_are_run(

@@ -109,7 +109,7 @@ def test_label_without_weights_sends_nothing_at_the_last_version(make_engine: Ma
     assert real.sent == STEPS
     assert engine.calls == [
         ("/start_weight_update", None),
-        ("/update_weights", {"update_info": sabotage.NOTHING}),
+        ("/update_weights", {"update_info": fleet.nothing}),
         ("/finish_weight_update", {"weight_version": str(STEPS)}),
     ]
     assert transfer.worker_reports == Real.worker_reports

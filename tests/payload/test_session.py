@@ -95,7 +95,7 @@ def test_a_refit_goes_through_all_phases_in_order_on_every_engine(make_engine: M
         assert engine.paths[1:] == ROUND
         assert ("/finish_weight_update", {"weight_version": "3"}) in engine.calls
     assert report.version == 3
-    assert set(report.seconds) == {"pause", "start", "update", "finish", "reset", "resume", "total"}
+    assert set(report.seconds) == {"prepare", "pause", "start", "update", "finish", "reset", "resume", "total"}
     assert report.seconds["total"] >= report.seconds["update"] > 0
     assert report.engines == [one.url, two.url]
     assert session.state is State.READY

@@ -39,6 +39,7 @@ STALE_ROLLOUTS = "stale-rollouts"
 MISNAMED_SAMPLES = "misnamed-samples"
 STALE_PREFIX_CACHE = "stale-prefix-cache"
 LEFT_PAUSED = "left-paused"
+HALF_A_CHECKPOINT = "half-a-checkpoint"
 
 NAMES = (
     UNKNOWN_NAME,
@@ -60,6 +61,7 @@ NAMES = (
     MISNAMED_SAMPLES,
     STALE_PREFIX_CACHE,
     LEFT_PAUSED,
+    HALF_A_CHECKPOINT,
 )
 
 LAST_ROUNDS = 2
@@ -67,7 +69,6 @@ LAST_ROUNDS = 2
 
 NOBODYS_NAME = "model.layers.0.nobody.weight"
 NO_TYPE = "float31"
-NOTHING: dict[str, list[Any]] = {"names": [], "dtype_names": [], "shapes": []}
 NOBODYS_ADDRESS = "192.0.2.1"
 """Of the block that is kept for documentation (RFC 5737): routers have no way to it."""
 
@@ -154,6 +155,10 @@ def spoiled_connector(
     last = str(settings.steps)
     if settings.sabotage == LABEL_WITHOUT_WEIGHTS:
         return lambda fleet, source: _Idle(connect(fleet, source), fleet, last)
+    if settings.sabotage == HALF_A_CHECKPOINT:
+        from smokestack_payload.spoiled import HalfWritten
+
+        return lambda fleet, source: HalfWritten(connect(fleet, source), last)
     if settings.sabotage in {ONE_CORRUPTED_TENSOR, SWAPPED_TENSORS}:
         from smokestack_payload.spoiled import SpoiledSource, one_corrupted, swapped
 
@@ -235,7 +240,7 @@ class _Idle:
             self._engine.send_weights()
             return
         self._fleet.start_weight_update()
-        self._fleet.update_weights(NOTHING)
+        self._fleet.update_weights(self._fleet.nothing)
         self._fleet.finish_weight_update()
 
     def __getattr__(self, name: str) -> Any:

@@ -81,8 +81,8 @@ class TrainerSettings:
     `refit` names a protocol of `refit.protocols`, `backend` what carries the weights; `engine_label` says whether the
     engine's front end has a version label of its own. `precision` is what the engines compute in and a refit brings;
     `transfer` is the interface of vLLM's trainer side, `trainer-engine` or `static-helpers`; `rendezvous` how an NCCL
-    group is made, `tcp` or `unique-id`. `sabotage` names a fault of `sabotage`; `smoke --sabotage`, `selftest` and
-    tests set it.
+    group is made, `tcp` or `unique-id`. Checkpoints, where `refit` goes through any, lie in `checkpoints`. `sabotage`
+    names a fault of `sabotage`; `smoke --sabotage`, `selftest` and tests set it.
     """
 
     model_dir: Path
@@ -99,6 +99,7 @@ class TrainerSettings:
     packing: PackingSettings
     rendezvous: str
     engine_label: bool
+    checkpoints: Path
     precision: str
     probe_new_tokens: int
     sabotage: str | None = None
@@ -110,6 +111,7 @@ class TrainerSettings:
         values["deadlines"] = DeadlineSettings(**_known(DeadlineSettings, values["deadlines"], "deadlines"))
         values["packing"] = PackingSettings(**_known(PackingSettings, values["packing"], "packing"))
         values["model_dir"] = Path(values["model_dir"])
+        values["checkpoints"] = Path(values["checkpoints"])
         values["warm_cache"] = None if values["warm_cache"] is None else Path(values["warm_cache"])
         return cls(**values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -87,3 +88,20 @@ class StaleStepper(Stepper):
         if self._kept is None:
             self._kept = super()._sampled(step)
         return self._kept
+
+
+class HalfWritten:
+    """A transfer by files whose checkpoint of the version `strikes` lacks the last byte of a file."""
+
+    def __init__(self, transfer: Any, strikes: str) -> None:
+        self._transfer = transfer
+        self._strikes = strikes
+
+    def prepare(self, version: str) -> None:
+        self._transfer.prepare(version)
+        if version == self._strikes:
+            last = max(self._transfer.written.glob("*.safetensors"))
+            os.truncate(last, last.stat().st_size - 1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transfer, name)

@@ -129,6 +129,11 @@ class EngineFleet:
         self.begin(None, 0.0)
 
     @property
+    def nothing(self) -> Any:
+        """The information of an update that moves no weight."""
+        return self._protocol.nothing
+
+    @property
     def urls(self) -> list[str]:
         return [engine.address.admin_url for engine in self._engines]
 

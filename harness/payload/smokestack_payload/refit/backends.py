@@ -1,4 +1,4 @@
-"""The one place that knows what each transfer backend wants to be told at its start."""
+"""The one place that knows how weights travel, and what each transfer backend wants to be told at its start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.filesystem import FilesystemTransfer
+from smokestack_payload.refit.protocols import FILESYSTEM
 from smokestack_payload.settings import Plan, TrainerSettings
 
 PATIENCE = 0.8
@@ -14,7 +16,9 @@ PATIENCE = 0.8
 
 
 def connector(settings: TrainerSettings, plan: Plan) -> Callable[[EngineFleet, Any], Any]:
-    """A function `(client, source) -> vLLM trainer-side engine` for the configured backend."""
+    """A function `(client, source) -> transfer`: by files, or vLLM's trainer-side engine of the configured backend."""
+    if settings.refit == FILESYSTEM:
+        return lambda fleet, source: FilesystemTransfer(fleet, source, settings.checkpoints)
     if settings.backend == "nccl":
         from smokestack_payload.refit import nccl
 

@@ -15,6 +15,7 @@ from smokestack_payload.settings import EngineAddress, TrainerSettings
 
 NATIVE = "native"
 COLLECTIVE_RPC = "collective-rpc"
+FILESYSTEM = "filesystem"
 
 
 def any_answer(_answer: Mapping[str, Any]) -> str | None:
@@ -33,7 +34,13 @@ class Call:
 
 
 class RefitProtocol(Protocol):
-    """The calls of each phase of an update, for one engine. Without a `version`, an update is finished nameless."""
+    """The calls of each phase of an update, for one engine. Without a `version`, an update is finished nameless.
+
+    `nothing` is the information of an update that moves no weight.
+    """
+
+    @property
+    def nothing(self) -> Any: ...
 
     def init(self, engine: EngineAddress, init_info: Mapping[str, Any]) -> list[Call]: ...
 
@@ -44,8 +51,15 @@ class RefitProtocol(Protocol):
     def finish(self, engine: EngineAddress, version: str | None) -> list[Call]: ...
 
 
+NO_TENSORS: Mapping[str, list[Any]] = {"names": [], "dtype_names": [], "shapes": []}
+
+
 class WeightRoutes:
     """vLLM's own routes for weights: the engine keeps the version, and its sidecar reads it there."""
+
+    @property
+    def nothing(self) -> Any:
+        return NO_TENSORS
 
     def init(self, engine: EngineAddress, init_info: Mapping[str, Any]) -> list[Call]:
         return [Call("/init_weight_transfer_engine", {"init_info": _for_engine(engine, init_info)})]
@@ -71,6 +85,10 @@ class CollectiveRpc:
     backend: str
     engine_label: bool
 
+    @property
+    def nothing(self) -> Any:
+        return NO_TENSORS
+
     def init(self, engine: EngineAddress, init_info: Mapping[str, Any]) -> list[Call]:
         init = _for_engine(engine, init_info)
         return [worker_call(engine, "smokestack_init_transfer", backend=self.backend, init_info=init)]
@@ -86,11 +104,42 @@ class CollectiveRpc:
         return [finished, *labelled(engine, version, engine_label=self.engine_label)]
 
 
+@dataclass(frozen=True)
+class Filesystem:
+    """vLLM's own `reload_weights` in every worker, between two methods of ours. The label as with `CollectiveRpc`."""
+
+    engine_label: bool
+
+    @property
+    def nothing(self) -> Any:
+        return None
+
+    def init(self, engine: EngineAddress, init_info: Mapping[str, Any]) -> list[Call]:
+        return []
+
+    def start(self, engine: EngineAddress) -> list[Call]:
+        return []
+
+    def update(self, engine: EngineAddress, update_info: Any) -> list[Call]:
+        if update_info is None:
+            return []
+        path = update_info["weights_path"]
+        return [
+            worker_call(engine, "smokestack_begin_reload", folder=path),
+            worker_call(engine, "reload_weights", weights_path=path),
+            worker_call(engine, "smokestack_end_reload"),
+        ]
+
+    def finish(self, engine: EngineAddress, version: str | None) -> list[Call]:
+        return labelled(engine, version, engine_label=self.engine_label)
+
+
 def protocol_of(settings: TrainerSettings) -> RefitProtocol:
     """The one that the configuration names. Raises ProtocolError for a name that is none."""
     known: Mapping[str, Callable[[], RefitProtocol]] = {
         NATIVE: WeightRoutes,
         COLLECTIVE_RPC: lambda: CollectiveRpc(settings.backend, settings.engine_label),
+        FILESYSTEM: lambda: Filesystem(settings.engine_label),
     }
     if settings.refit not in known:
         raise ProtocolError("no such kind of refit", expected=", ".join(known), found=settings.refit, where="refit")

@@ -30,7 +30,11 @@ LAST_WORDS_S = 1.0
 
 
 class TransferEngine(Protocol):
-    """What the session needs of vLLM's `TrainerWeightTransferEngine`."""
+    """What the session needs of vLLM's `TrainerWeightTransferEngine`, and of whatever stands in its place.
+
+    One that has something to do while the engines still serve has `prepare(version)` as well: should that fail, they
+    have lost nothing.
+    """
 
     def send_weights(self) -> None: ...
 
@@ -98,6 +102,7 @@ class RefitSession:
         label = str(version) if label is None else label
         self._require(State.READY, f"refit to version {label}")
         check_source(self._source.metadata(), self._expected)
+        prepared = self._prepare(label)
         self.state = State.UPDATING
         self._fleet.begin(label, self._limit_s)
         begun = time.monotonic()
@@ -112,9 +117,19 @@ class RefitSession:
                 error.what += f"; not known to be paused: {', '.join(unsure)}"
             raise
         self.state = State.READY
-        seconds = {**self._fleet.seconds, "total": time.monotonic() - begun}
+        seconds = {**self._fleet.seconds, "prepare": prepared, "total": time.monotonic() - begun}
         workers = getattr(self._engine, "worker_reports", None) or {}
         return RefitReport(version=version, seconds=seconds, engines=self._fleet.urls, workers=workers)
+
+    def _prepare(self, label: str) -> float:
+        """What can be done before the pause. Returns seconds."""
+        prepare = getattr(self._engine, "prepare", None)
+        if prepare is None:
+            return 0.0
+        self._fleet.begin(label, self._limit_s)
+        begun = time.monotonic()
+        self._watched(f"writing version {label}", lambda: prepare(label), self._limit_s)
+        return time.monotonic() - begun
 
     def close(self) -> None:
         """Drop the group and the connections. Engines keep their weights and their state."""

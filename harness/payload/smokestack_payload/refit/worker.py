@@ -1,4 +1,4 @@
-"""vLLM's worker extension for refits that do not go through the engine's routes for weights.
+"""vLLM's worker extension for refits that do not go through the engine's routes for weights: over a group or by files.
 
 `--worker-extension-cls smokestack_payload.refit.worker.RefitWorker`, called through `/collective_rpc`. What changes
 something returns nothing, so that a good answer is exactly one null per rank. vLLM is imported inside the methods, as
@@ -50,6 +50,29 @@ class RefitWorker(ContentWorker):
         receiver = _require_update(self)
         with set_current_vllm_config(self.vllm_config):
             receiver.finish_weight_update()
+        self._smokestack_updating = False
+
+    def smokestack_begin_reload(self: Any, folder: str) -> None:
+        """Before vLLM's own `reload_weights`: only a whole checkpoint may cost the weights that are there."""
+        from pathlib import Path
+
+        from smokestack_payload.refit.checkpoint import require_whole
+
+        if self._smokestack_updating:
+            raise RuntimeError("a weight update is already active")
+        require_whole(Path(folder))
+        self._smokestack_updating = True
+
+    def smokestack_end_reload(self: Any) -> None:
+        """After it: layers that share another layer's parameter derive their state from the new values."""
+        from vllm.config import set_current_vllm_config
+
+        from smokestack_payload.refit.gloo import refresh_tied_layers
+
+        if not self._smokestack_updating:
+            raise RuntimeError("no reload has begun: smokestack_begin_reload comes first")
+        with set_current_vllm_config(self.vllm_config):
+            refresh_tied_layers(self.model_runner.get_model())
         self._smokestack_updating = False
 
     def smokestack_set_version(self: Any, version: str) -> None:

@@ -1,0 +1,43 @@
+"""A run on an engine whose workers alone name a version: judged by their labels, and by all else as any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from event_factory import edited, passing_run, run_config
+
+from harness.evidence import CHECKS, Expectation, evaluate
+from tests.harness.evidence_edits import Edit, put_engine, red
+
+WANT = Expectation.of(run_config(engine_labels=False))
+
+
+def unnamed_run() -> list[dict[str, Any]]:
+    """As the observer finds such an engine: no output names a version, and the sidecar knows of none."""
+    run = passing_run()
+    for event in run:
+        for engine in event["engines"] if event["kind"] in {"observed", "destroyed", "perturbation.observed"} else ():
+            engine["sidecar_label"] = "default"
+            engine["spans"] = [None for _ in engine.get("spans", ())]
+    return run
+
+
+def test_the_workers_labels_are_enough_where_there_are_no_others() -> None:
+    checks = {check.id: check for check in evaluate(unnamed_run(), WANT)}
+    assert checks.keys() == CHECKS.keys()
+    assert {check.id for check in checks.values() if check.status != "pass"} == {"policy.versions-spans"}
+    skipped = checks["policy.versions-spans"]
+    assert (skipped.status, skipped.why.split(":")[0]) == ("skip", "not judged")
+    assert checks["policy.versions-advance"].found == "labels 0 1 2 3 4"
+
+
+@pytest.mark.parametrize("edit", [put_engine(2, engine_label="1"), put_engine(4, engine_label=None)])
+def test_they_must_be_right(edit: Edit) -> None:
+    found = {check.id: check for check in evaluate(edited(unnamed_run(), edit), WANT)}
+    assert red(found) == {"policy.versions-advance"}
+
+
+def test_an_engine_that_names_versions_has_to_name_the_right_ones() -> None:
+    checks = {check.id: check for check in evaluate(unnamed_run(), Expectation.of(run_config()))}
+    assert {"policy.versions-advance", "policy.versions-spans"} <= red(checks)
