@@ -106,17 +106,17 @@ def weights_changed(run: Timeline, want: Expectation) -> Findings:
             findings.wrong.append(f"{new.admin_url}: |diff| is only {max(moved).size:.1e}, and {told}")
         gaps += moved
         changed, compared = changed + digests - equal, compared + digests
-    _require_alike(after.engines, findings)
+    _require_alike(after.engines, want.tolerance, findings)
     if gaps:
         findings.seen = f"|diff| >= {min(gaps).size:.1e}; {changed} of {counted(compared, 'parameter')} changed"
     return findings
 
 
-def _require_alike(engines: Sequence[events.EngineObservation], findings: Findings) -> None:
+def _require_alike(engines: Sequence[events.EngineObservation], tolerance: float, findings: Findings) -> None:
     """One policy: engines that answer differently would be rollouts of several at once."""
     for one, other in pairwise(engines):
         apart = largest_change(f"{one.admin_url} to {other.admin_url}", one.probes, other.probes, findings)
-        findings.wrong += [f"{gap.where}: |diff| {gap.size:.1e}" for gap in apart if not gap.size <= TOLERANCE]
+        findings.wrong += [f"{gap.where}: |diff| {gap.size:.1e}" for gap in apart if not gap.size <= tolerance]
 
 
 def _digests(old: events.EngineObservation, new: events.EngineObservation) -> tuple[int, int]:

@@ -63,10 +63,14 @@ class Timeline:
         return max(places, default=None)
 
     def last_change(self, version: int | None) -> int | None:
-        """Where the weights may have changed last: at the refit to `version`; without one, when the command ended."""
-        if version is not None:
-            return self.last_refit(version)
-        return max((self.position(ended) for ended in self.of(events.CommandEnded)), default=None)
+        """Where the weights may have changed last; None when there was no such event.
+
+        At the refit to `version` or a refit of the perturbation that follows; without one, when the command ended.
+        """
+        if version is None:
+            return max((self.position(ended) for ended in self.of(events.CommandEnded)), default=None)
+        refits = [refit for refit in self.of(events.Refit) if refit.version == version]
+        return max((self.position(refit) for refit in (*refits, *self.of(events.Perturbation))), default=None)
 
     @property
     def failure(self) -> events.RunFailure | None:

@@ -16,7 +16,8 @@ import json, sys, urllib.request
 for engine in sys.argv[1:]:
     body = json.dumps({"new_version": "1"}).encode()
     headers = {"Content-Type": "application/json"}
-    urllib.request.urlopen(urllib.request.Request(engine + "/update_weight_version", body, headers)).close()
+    request = urllib.request.Request(engine + "/update_weight_version", body, headers)
+    urllib.request.urlopen(request, timeout=30).close()
 """
 
 COMMANDS: Mapping[str, str] = {

@@ -99,6 +99,12 @@ def move_to_start(kind: str, **where: Any) -> Edit:
     return lambda run: run.insert(0, run.pop(run.index(the(run, kind, **where))))
 
 
+def generated_before_the_restoration(run: list[Fields]) -> None:
+    """After the last version's refit, with the perturbed weights."""
+    answer = run.pop(run.index(the(run, "generation", when="after")))
+    run.insert(run.index(the(run, "perturbation", stage="restored")), answer)
+
+
 def swap(kind: str, first: dict[str, Any], second: dict[str, Any]) -> Edit:
     def change(run: list[Fields]) -> None:
         a, b = run.index(the(run, kind, **first)), run.index(the(run, kind, **second))

@@ -129,7 +129,7 @@ def test_stale_rollouts_are_those_of_the_first_step_for_good(monkeypatch: pytest
     monkeypatch.setattr(Stepper, "_sampled", lambda _self, step: asked.append(step) or (f"prompts {step}", step))
     stepper = StaleStepper.__new__(StaleStepper)
     assert [stepper._sampled(step) for step in (1, 2, 3)] == [("prompts 1", 1)] * 3
-    assert asked == [1]
+    assert asked == [1, 2, 3], "the engines are asked for those of each step"
     assert sabotage.stepper_of(settings(sabotage.STALE_ROLLOUTS)) is StaleStepper
     assert sabotage.stepper_of(settings(None)) is Stepper
 

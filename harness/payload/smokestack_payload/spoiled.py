@@ -80,13 +80,17 @@ class ErringSampler(Sampler):
 
 
 class StaleStepper(Stepper):
-    """Every step is taken with the first one's rollouts, as if they had been sampled from the version of now."""
+    """Every step is taken with the first one's rollouts, as if they had been sampled from the version of now.
+
+    Those of now are asked for all the same: what engines serve is another check's to count.
+    """
 
     _kept: tuple[list[Prompt], RolloutBatch] | None = None
 
     def _sampled(self, step: int) -> tuple[list[Prompt], RolloutBatch]:
+        sampled = super()._sampled(step)
         if self._kept is None:
-            self._kept = super()._sampled(step)
+            self._kept = sampled
         return self._kept
 
 
