@@ -26,7 +26,7 @@ from harness.errors import (
     RefitError,
     SmokestackError,
 )
-from harness.events import ServiceStarted
+from harness.events import GpuMemory, GpuUse, ServiceStarted
 from harness.models import ModelChoice
 from harness.report import environment as machine
 from harness.report.verdict import Outcome
@@ -324,3 +324,38 @@ def test_one_of_several_runs_tells_that_it_was_asked_to_end_after_its_end(
     with pytest.raises(Interrupted, match="had come to its end"):
         run.run_once(asked(tmp_path))
     assert verdict_of(tmp_path)["verdict"] == "pass"
+
+
+def test_the_gpus_are_looked_at_before_anything_starts_and_after_everything_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use_gpus(session: Session) -> object:
+        session.use(platform="cuda", gpus=("4", "5"))
+        return object()
+
+    def start_something(session: Session, _manifest: object, **_: object) -> NoReturn:
+        session.emit(ServiceStarted(service="engine-0", pid=1, start_time=1.0, log="x"))
+        raise NotReadyError("engine-0 was not ready")
+
+    class Watch:
+        def __init__(self, session: Session) -> None:
+            assert session.config.gpus == ("4", "5")
+
+        of = classmethod(lambda cls, session: cls(session))
+
+        def before(self) -> GpuMemory:
+            return GpuMemory(when="start", gpus=tuple(GpuUse(name=n, used_mib=4, processes=()) for n in ("4", "5")))
+
+        def after(self, before: GpuMemory) -> GpuMemory:
+            return before.model_copy(update={"when": "end"})
+
+    monkeypatch.setattr(run, "install", use_gpus)
+    monkeypatch.setattr(run, "make_model", start_something)
+    monkeypatch.setattr(run, "GpuWatch", Watch)
+    assert smoke(asked(tmp_path)) == 30
+    kinds = [(event["kind"], event.get("when")) for event in events_of(tmp_path)]
+    places = [kinds.index(one) for one in (("gpu.memory", "start"), ("service.started", None), ("teardown", None))]
+    assert places == sorted(places)
+    assert kinds.index(("gpu.memory", "end")) > kinds.index(("teardown", None))
+    checks = {check["id"]: check for check in verdict_of(tmp_path)["checks"]}
+    assert checks["teardown.gpu-memory"]["status"] == "pass"
