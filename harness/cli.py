@@ -22,7 +22,7 @@ from harness.report.verdict import failure_document, unjudged
 from harness.request import Request, callers_path
 from harness.run import smoke
 from harness.sabotage import SABOTAGES
-from harness.sabotage.selftest import selftest
+from harness.sabotage.selftest import SIDE_BY_SIDE, selftest
 from harness.session import InternalError, require_uninterrupted
 from harness.signals import InterruptSignals
 
@@ -166,6 +166,9 @@ def _add_selftest(parser: argparse.ArgumentParser) -> None:
     _add_stack_options(parser, run_dir=False)
     parser.add_argument(
         "--sabotage", action="append", choices=_SABOTAGE_NAMES, default=[], help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--side-by-side", type=_positive_int, default=SIDE_BY_SIDE, help="runs at a time; one with a fixed --port"
     )
     parser.add_argument("--json", action="store_true", help="the table as one JSON document on stdout")
     parser.set_defaults(dry_run=False)

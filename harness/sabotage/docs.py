@@ -30,7 +30,8 @@ A check that cannot fail proves nothing. Each sabotage is one fault, made on pur
 that exactly the checks that are declared for it fail, that the run ends as declared, that all the words that name the
 cause are said, and that whatever failed says some of them: a fault that is not made, or a check that is red for another
 reason, is a row that is WRONG. Every row is run and told, whatever the others came to; the exit status is then 1. Each
-has a stack of its own (docs/adr/0023-a-stack-for-each-sabotage.md). An interrupt ends the run under way as any other.
+has a stack of its own (docs/adr/0023-a-stack-for-each-sabotage.md). Two are run at a time
+(`--side-by-side`). An interrupt ends the runs under way, each with its stack.
 
 The trainer's are made in `smokestack_payload.sabotage`, the harness's in `harness.sabotage.acts`. A sabotaged run says
 so in its first line, in its verdict's line, in `config.json` and in `verdict.json`; only this option makes one, no

@@ -14,6 +14,7 @@ from typing import cast
 
 from harness.config import RefitKind
 from harness.errors import Interrupted, SmokestackError
+from harness.pairs import Lost, side_by_side
 from harness.report.stream import print_document, say
 from harness.report.verdict import EXIT_CHECK_FAILED, EXIT_PASS, Outcome
 from harness.request import Request
@@ -23,6 +24,9 @@ from harness.sabotage.registry import OVER_A_GROUP, SABOTAGES, Sabotage, named
 
 STEPS = 2
 """Optimizer steps of each run: the least in which one version follows another that was trained."""
+
+SIDE_BY_SIDE = 2
+"""Runs at a time by default. A stack that starts keeps one core busy: its processes import one after another."""
 
 REFIT_S = 20.0
 """Granted to a refit and to the rendezvous: some sabotages are noticed at this limit only."""
@@ -35,7 +39,9 @@ def selftest(args: argparse.Namespace) -> int:
     asked = [one for one in map(named, args.sabotage) if one is not None] or list(SABOTAGES)
     request = Request.from_args(args)
     deadlines = request.deadlines.model_copy(update={"refit_s": REFIT_S, "rendezvous_s": REFIT_S})
-    rows = run_all(asked, replace(request, steps=STEPS, quiet=True, deadlines=deadlines), run_once)
+    # A fixed port is one run's at a time.
+    at_a_time = 1 if request.ports else args.side_by_side
+    rows = run_all(asked, replace(request, steps=STEPS, quiet=True, deadlines=deadlines), run_once, at_a_time)
     if args.json:
         print_document(document(rows))
     if len(rows) < len(asked):
@@ -43,18 +49,20 @@ def selftest(args: argparse.Namespace) -> int:
     return EXIT_PASS if all(row.caught for row in rows) else EXIT_CHECK_FAILED
 
 
-def run_all(asked: Sequence[Sabotage], request: Request, run: Callable[[Request], Outcome]) -> list[Row]:
-    """One run each, told as it ends, whatever became of the one before; fewer rows than asked for when interrupted."""
+def run_all(
+    asked: Sequence[Sabotage], request: Request, run: Callable[[Request], Outcome], at_a_time: int = 1
+) -> list[Row]:
+    """One run each, told as it ends, whatever became of the others; fewer rows than asked for when interrupted."""
     width = max(len(one.name) for one in asked)
     began = time.monotonic()
     rows: list[Row] = []
-    for sabotage in asked:
-        row = _run(sabotage, request, run)
-        if row is None:
-            say(f"selftest: interrupted, {len(asked) - len(rows)} of {len(asked)} not run to their end")
-            break
-        rows.append(row)
-        tell(row, width)
+    for sabotage, told in side_by_side(asked, lambda one: _run(one, request, run), at_a_time):
+        row = _unaccounted(sabotage, told) if isinstance(told, Lost) else told
+        if row is not None:
+            rows.append(row)
+            tell(row, width)
+    if len(rows) < len(asked):
+        say(f"selftest: interrupted, {len(asked) - len(rows)} of {len(asked)} not run to their end")
     caught = sum(row.caught for row in rows)
     say(f"{caught} of {len(asked)} sabotages caught as declared, {time.monotonic() - began:.0f} s")
     return rows
@@ -77,6 +85,10 @@ def _refit(sabotage: Sabotage, request: Request) -> RefitKind | None:
     if (request.refit or OVER_A_GROUP[0]) in sabotage.refits:
         return request.refit
     return cast(RefitKind, sabotage.refits[0])
+
+
+def _unaccounted(sabotage: Sabotage, lost: Lost) -> Row:
+    return Row(sabotage, (), None, 0.0, (f"its process ended without an account: {lost}",), None)
 
 
 def tell(row: Row, width: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,16 +117,15 @@ def request(tmp_path: Path) -> Request:
 
 
 def test_each_gets_a_run_of_its_own_and_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked: list[str | None] = []
-
     def run(one: Request) -> Outcome:
-        asked.append(one.sabotage)
         return outcome(paused, sabotage=one.sabotage)
 
     other = Sabotage("weights-without-label", "", "trainer", ("policy.versions-advance",), ("label",))
     rows = run_all([PAUSED, other], request(tmp_path), run)
-    assert asked == ["left-paused", "weights-without-label"]
-    assert [row.caught for row in rows] == [True, False]
+    assert [(row.sabotage.name, row.caught) for row in rows] == [
+        ("left-paused", True),
+        ("weights-without-label", False),
+    ]
     told = capsys.readouterr().err
     assert "CAUGHT  left-paused" in told
     assert "not red: policy.versions-advance" in told
@@ -145,43 +145,40 @@ def test_each_gets_a_run_of_its_own_and_a_row(tmp_path: Path, capsys: pytest.Cap
 def test_each_runs_in_a_kind_of_refit_that_has_such_a_fault(
     asked: RefitKind | None, kinds: list[str | None], tmp_path: Path
 ) -> None:
-    ran: list[str | None] = []
-
     def run(one: Request) -> Outcome:
-        ran.append(one.refit)
+        (tmp_path / str(one.sabotage)).write_text(str(one.refit))
         return outcome(paused, sabotage=one.sabotage)
 
     chosen = [one for name in ("left-paused", "wrong-rank-offset", "half-a-checkpoint") if (one := named(name))]
     run_all(chosen, replace(request(tmp_path), refit=asked), run)
-    assert ran == kinds
+    assert [(tmp_path / one.name).read_text() for one in chosen] == [str(kind) for kind in kinds]
 
 
 def test_a_run_that_cannot_be_begun_is_a_row_and_the_others_are_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = iter([DoctorError("no space left"), outcome(paused)])
+    def run(one: Request) -> Outcome:
+        if one.sabotage == "first":
+            raise DoctorError("no space left")
+        if one.sabotage == "second":
+            os._exit(7)
+        return outcome(paused, sabotage=one.sabotage)
 
-    def run(_one: Request) -> Outcome:
-        following = next(runs)
-        if isinstance(following, DoctorError):
-            raise following
-        return following
-
-    rows = run_all([PAUSED, PAUSED], request(tmp_path), run)
-    assert [row.caught for row in rows] == [False, True]
-    assert "could not be run: no space left" in capsys.readouterr().err
+    rows = run_all([replace(PAUSED, name="first"), replace(PAUSED, name="second"), PAUSED], request(tmp_path), run)
+    assert [row.caught for row in rows] == [False, False, True]
+    told = capsys.readouterr().err
+    assert "could not be run: no space left" in told
+    assert "its process ended without an account: exit status 7" in told
 
 
 def test_an_interrupt_between_two_runs_ends_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = iter([outcome(paused)])
+    def run(one: Request) -> Outcome:
+        if one.sabotage == "late":
+            raise Interrupted("before the run began")
+        return outcome(paused, sabotage=one.sabotage)
 
-    def run(_one: Request) -> Outcome:
-        try:
-            return next(runs)
-        except StopIteration:
-            raise Interrupted("before the run began") from None
-
-    assert [row.caught for row in run_all([PAUSED, PAUSED, PAUSED], request(tmp_path), run)] == [True]
+    late = replace(PAUSED, name="late")
+    assert [row.caught for row in run_all([PAUSED, late, late], request(tmp_path), run)] == [True]
     told = capsys.readouterr().err
     assert "interrupted, 2 of 3 not run to their end" in told
     assert "1 of 3 sabotages caught as declared" in told
