@@ -14,6 +14,7 @@ CHECKS = [
     "discovery.topology",
     "training.four-steps",
     "training.rewards",
+    "training.rollouts-served",
     "policy.versions-advance",
     "policy.weights-covered",
     "policy.weights-destroyed",

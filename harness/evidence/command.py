@@ -13,6 +13,7 @@ from harness import events
 from harness.evidence.check import TOLERANCE, Expectation, Findings, counted
 from harness.evidence.compare import Gap, largest_change
 from harness.evidence.holdings import is_evidence
+from harness.evidence.policy import told_labels
 from harness.evidence.timeline import Timeline
 
 
@@ -43,23 +44,23 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
     if before is None or after is None:
         return findings
     for old, new in _pairs(before, after, findings):
-        if new.engine_label is None or new.sidecar_label is None:
-            who = "engine" if new.engine_label is None else "sidecar"
-            findings.missing.append(f"no label from the {who} of {new.admin_url} after the command")
+        silent = [who for who, label in told_labels(new, want) if label is None]
+        if silent:
+            findings.missing.append(f"no label from the {silent[0]} of {new.admin_url} after the command")
         elif new.engine_label == old.engine_label:
             findings.wrong.append(f"{new.admin_url} has version {new.engine_label!r}, as before the command")
-        elif new.sidecar_label != new.engine_label:
+        elif len({label for _, label in told_labels(new, want)}) > 1:
             findings.wrong.append(f"{new.admin_url}: engine label {new.engine_label!r}, sidecar {new.sidecar_label!r}")
     last = sorted({str(engine.engine_label) for engine in after.engines})
     if len(last) > 1:
         findings.wrong.append(f"the engines end at different versions: {', '.join(last)}")
-    seen = labels_seen(run)
+    seen = labels_seen(run, want)
     findings.wrong += [f"version {new} came after {old}" for old, new in pairwise(_numbers(seen)) if new < old]
     findings.seen = f"labels {' '.join(seen)}"
     return findings
 
 
-def labels_seen(run: Timeline) -> list[str]:
+def labels_seen(run: Timeline, want: Expectation) -> list[str]:
     """The versions that all engines and sidecars were seen to name alike, in the order of their first sight.
 
     Seen by looking again and again: what was replaced between two looks is not among them.
@@ -69,7 +70,7 @@ def labels_seen(run: Timeline) -> list[str]:
     ]
     seen: list[str] = []
     for engines in states:
-        labels = {label for engine in engines for label in (engine.engine_label, engine.sidecar_label)}
+        labels = {label for engine in engines for _, label in told_labels(engine, want)}
         if len(labels) == 1 and None not in labels:
             (label,) = labels
             if not seen or seen[-1] != label:
@@ -77,9 +78,9 @@ def labels_seen(run: Timeline) -> list[str]:
     return seen
 
 
-def versions_seen(run: Timeline) -> list[int]:
+def versions_seen(run: Timeline, want: Expectation) -> list[int]:
     """Those of them that are numbers, each once, in order: what a verdict has as its policy versions."""
-    return sorted(set(_numbers(labels_seen(run))))
+    return sorted(set(_numbers(labels_seen(run, want))))
 
 
 def _numbers(labels: Sequence[str]) -> list[int]:

@@ -25,7 +25,7 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
     for version in want.versions:
         for engine in _engines_at(version, observed, want, findings):
             name = want.named(engine.admin_url)
-            for who, label in _labels(engine, want):
+            for who, label in told_labels(engine, want):
                 if label is None:
                     findings.missing.append(f"version {version}: no label from the {who} of {name}")
                 elif label != str(version):
@@ -42,13 +42,15 @@ def _judge_perturbation_labels(run: Timeline, want: Expectation, findings: Findi
     wanted = {"perturbed": f"{last}-perturbed", "restored": str(last)}
     for item in run.of(events.PerturbationObserved):
         for engine in all_observed(item.engines, f"with the {item.stage} weights", want, findings):
-            for who, label in _labels(engine, want):
+            for who, label in told_labels(engine, want):
                 if label != wanted[item.stage]:
                     name = want.named(engine.admin_url)
                     findings.wrong.append(f"{item.stage} weights: {who} label {label!r} at {name}")
 
 
-def _labels(engine: events.EngineObservation, want: Expectation) -> list[tuple[str, str | None]]:
+def told_labels(
+    engine: events.EngineObservation | events.EngineLabels, want: Expectation
+) -> list[tuple[str, str | None]]:
     """Who names a version of this engine, and which."""
     sidecar = [("sidecar", engine.sidecar_label)] if want.sidecars and want.engine_labels else []
     return [("engine", engine.engine_label), *sidecar]
@@ -60,7 +62,8 @@ def agreed_versions(run: Timeline, want: Expectation) -> list[int]:
     return sorted(
         version
         for version, item in latest.items()
-        if item.engines and all(label == str(version) for engine in item.engines for _, label in _labels(engine, want))
+        if item.engines
+        and all(label == str(version) for engine in item.engines for _, label in told_labels(engine, want))
     )
 
 

@@ -118,7 +118,7 @@ def judge_run(recorded: Iterable[Mapping[str, Any]], config: RunConfig) -> Outco
         stack=config.stack,
         model=config.model,
         steps=config.steps,
-        policy_versions=tuple(versions_seen(run) if want.own_trainer else agreed_versions(run, want)),
+        policy_versions=tuple(versions_seen(run, want) if want.own_trainer else agreed_versions(run, want)),
         checks=tuple(checks),
         phases=_phases(run),
         survivors=tuple(

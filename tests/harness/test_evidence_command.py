@@ -237,4 +237,4 @@ def test_versions_are_those_that_engine_and_sidecar_were_seen_to_share() -> None
             if event["kind"] == "labels" and event["engines"][0]["engine_label"] == "1":
                 event["engines"][0]["sidecar_label"] = "0"
 
-    assert versions_seen(Timeline.read(edited(SOUND, disagree))) == [0, 2, 3]
+    assert versions_seen(Timeline.read(edited(SOUND, disagree)), WANT) == [0, 2, 3]

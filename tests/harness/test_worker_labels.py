@@ -8,6 +8,7 @@ import pytest
 from event_factory import edited, passing_run, run_config
 
 from harness.evidence import CHECKS, Expectation, evaluate
+from tests.harness.command_run import command_config, passing_command
 from tests.harness.evidence_edits import Edit, put_engine, red
 
 WANT = Expectation.of(run_config(engine_labels=False))
@@ -41,3 +42,16 @@ def test_they_must_be_right(edit: Edit) -> None:
 def test_an_engine_that_names_versions_has_to_name_the_right_ones() -> None:
     checks = {check.id: check for check in evaluate(unnamed_run(), Expectation.of(run_config()))}
     assert {"policy.versions-advance", "policy.versions-spans"} <= red(checks)
+
+
+def test_neither_is_a_command_asked_for_what_such_an_engines_sidecar_does_not_know() -> None:
+    run = passing_command()
+    for event in run:
+        for engine in event["engines"] if event["kind"] in {"surveyed", "labels"} else ():
+            engine["sidecar_label"] = "default"
+    workers = {check.id: check for check in evaluate(run, Expectation.of(command_config(engine_labels=False)))}
+    assert not red(workers)
+    assert workers["policy.versions-advance"].found == "labels default 0 1 2 3"
+    assert red({check.id: check for check in evaluate(run, Expectation.of(command_config()))}) == {
+        "policy.versions-advance"
+    }
