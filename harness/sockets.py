@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.proctable import read_row
+
 _PROC = Path("/proc")
 
 Protocol = Literal["tcp", "udp"]
@@ -56,7 +58,10 @@ def sockets_of(pids: Iterable[int]) -> Sockets:
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError:
-            unread.add(pid)
+            # The kernel shows files of a process that has ended, and waits to be asked how, to root alone.
+            row = read_row(pid)
+            if row is not None and not row.ended:
+                unread.add(pid)
             continue
         known = tables.get(namespace, {})
         found |= {Socket(pid, *known[inode]) for inode in inodes if inode in known}

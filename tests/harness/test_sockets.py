@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from harness import sockets
 from harness.exposure import HARNESS, Exposure
 from harness.sockets import Socket, address_of, sockets_of
 
@@ -92,6 +94,20 @@ def test_a_process_that_has_ended_listens_on_nothing() -> None:
     done.wait()
     found = sockets_of([done.pid])
     assert (found.listening, found.unread) == (frozenset(), frozenset())
+
+
+def _forbidden(_pid: int) -> set[str]:
+    raise PermissionError
+
+
+def test_whoever_is_not_root_may_not_look_at_one_that_waits_to_be_reaped_and_it_listens_on_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "_inodes", _forbidden)
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", ""]) as zombie:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        assert sockets_of([zombie.pid]).unread == frozenset()
+    assert sockets_of([os.getpid()]).unread == {os.getpid()}, "one that lives is another matter"
 
 
 def test_what_listened_once_is_still_listed_at_the_end(hold: Hold) -> None:
