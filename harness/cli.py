@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import gpus, keep, takedown
-from harness.config import DEFAULT_STEPS, MAX_STEPS, MIB, Deadlines, GrpoConfig, MismatchBudget, Packing
+from harness import gpu_options, keep, takedown
+from harness.config import DEFAULT_STEPS, MAX_STEPS, Deadlines, GrpoConfig, MismatchBudget
 from harness.engines import MAX_ENGINES, MAX_TENSOR_PARALLEL
 from harness.errors import SmokestackError
 from harness.logs import logs
@@ -118,24 +118,7 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         default=Deadlines().command_s,
         help="seconds for the command of --trainer",
     )
-    packing = Packing()
-    parser.add_argument(
-        "--rendezvous",
-        choices=["tcp", "unique-id"],
-        default="tcp",
-        help="how an NCCL group is made: over a store of the trainer's, or by an id that it hands out",
-    )
-    parser.add_argument("--unpacked", action="store_true", help="an NCCL refit by single tensors")
-    parser.add_argument(
-        "--packed-buffer-mib",
-        type=_positive_int,
-        default=packing.buffer_bytes // MIB,
-        metavar="MIB",
-        help="size of an NCCL refit's buffers; the workers are told",
-    )
-    parser.add_argument(
-        "--packed-buffers", type=_positive_int, default=packing.buffers, metavar="N", help="how many of them"
-    )
+    gpu_options.add_nccl(parser, _positive_int)
     parser.add_argument(
         "--control",
         choices=["plain-vllm"],
@@ -204,15 +187,9 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
 
 def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True) -> None:
     parser.add_argument("--stack", default="cpu", help="a folder of stacks/")
-    parser.add_argument("--platform", choices=["cpu", "cuda"], help="what the stack has to be for; any when left out")
+    gpu_options.add_platform(parser)
     parser.add_argument(
         "--model", default="tiny", help="tiny, smollm2, a name on the hub that is in its local cache, or a local folder"
-    )
-    parser.add_argument(
-        "--gpus",
-        type=_gpus,
-        metavar="N,N",
-        help="which GPUs: one for each engine rank, then the trainer's; the first visible ones when left out",
     )
     _add_refit(parser)
     if run_dir:
@@ -320,13 +297,6 @@ def _steps(text: str) -> int:
     if value > MAX_STEPS:
         raise argparse.ArgumentTypeError(f"expected at most {MAX_STEPS}, found {text}")
     return value
-
-
-def _gpus(text: str) -> tuple[str, ...]:
-    try:
-        return gpus.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _positive_float(text: str) -> float:

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from harness.config import (
     DEFAULT_STEPS,
-    MIB,
     ControlKind,
     Deadlines,
     GrpoConfig,
@@ -26,6 +25,7 @@ from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
 from harness.environ import callers_path_variable
 from harness.errors import UsageError
+from harness.gpu_options import packing_of
 from harness.models import ModelChoice, choose
 from harness.ports import port_names
 from harness.program import Program
@@ -101,7 +101,7 @@ class Request:
             tensor_parallel=engines,
             platform=args.platform,
             gpus=args.gpus,
-            packing=_packing(options),
+            packing=packing_of(options),
             rendezvous=options.get("rendezvous", "tcp"),
             ports=_named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
@@ -194,16 +194,6 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
     program = Program.parse(options["trainer"], callers_path("."))
     program.require(callers_path_variable(os.environ, PROJECT_ROOT), made_later=environment)
     return program
-
-
-def _packing(options: Mapping[str, Any]) -> Packing:
-    default = Packing()
-    if options.get("unpacked"):
-        return Packing(packed=False)
-    return Packing(
-        buffer_bytes=options.get("packed_buffer_mib", default.buffer_bytes // MIB) * MIB,
-        buffers=options.get("packed_buffers", default.buffers),
-    )
 
 
 def require_platform(asked: Platform | None, platform: Platform, stack: str) -> None:
