@@ -27,8 +27,7 @@ VARIABLES: Mapping[str, str] = {
     "SMOKESTACK_TRANSFER_WORLD_SIZE": "the same with the trainer's one",
     "SMOKESTACK_RENDEZVOUS_HOST": "an address for the trainer's rendezvous",
     "SMOKESTACK_RENDEZVOUS_PORT": "a port on it that was chosen for this run and is free",
-    "SMOKESTACK_REFIT_PROTOCOL": "how engines take weights, as --refit names it: native (vLLM's routes), "
-    "collective-rpc, filesystem",
+    "SMOKESTACK_REFIT_PROTOCOL": "how engines take weights, as --refit names it: native, collective-rpc or filesystem",
     "SMOKESTACK_REFIT_BACKEND": "the engines' weight transfer: gloo or nccl",
     "SMOKESTACK_MODEL": "the model's published name",
     "SMOKESTACK_MODEL_DIR": "the folder that the engines have loaded",
