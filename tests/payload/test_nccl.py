@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,11 +124,7 @@ def plan(*engines: FakeEngine, ranks: int = 1) -> Plan:
 def settings(**changes: Any) -> TrainerSettings:
     packing = {"packed": True, "buffer_bytes": BUFFER, "buffers": 2}
     values = {"backend": "nccl", "precision": "bfloat16", "packing": packing, **changes}
-    return TrainerSettings.parse(configured(nowhere(), **values))
-
-
-def nowhere() -> Any:
-    return "nowhere"
+    return TrainerSettings.parse(configured(Path("nowhere"), **values))
 
 
 def write_down(engine: FakeEngine, journal: Journal, *, update_waits: bool = True) -> None:
