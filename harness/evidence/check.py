@@ -62,8 +62,8 @@ class ExpectedEngine:
 class Expectation:
     """What the run was configured to do, apart from all that it reports of itself.
 
-    `fleet` has every engine, in the order of their names. `starts_untrained` is true when the engines
-    first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
+    `rollouts` is how many each step asks for. `fleet` has every engine, in the order of their names. `starts_untrained`
+    is true when the engines first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
     this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
     Without `sidecars` the engines stand alone, as in a control run. Without `engine_labels` only an engine's workers
     name a version: neither its outputs nor its sidecar can. `gpus` are those that the run was given; `tolerance` is how
@@ -71,6 +71,7 @@ class Expectation:
     """
 
     steps: int
+    rollouts: int
     fleet: tuple[ExpectedEngine, ...]
     model: str
     host: str
@@ -87,6 +88,7 @@ class Expectation:
     def of(cls, config: RunConfig) -> Expectation:
         return cls(
             steps=config.steps,
+            rollouts=config.grpo.prompts_per_step * config.grpo.group_size,
             fleet=tuple(
                 ExpectedEngine(engine_name(index), f"http://{config.host}:{config.ports[engine_name(index)]}", ranks)
                 for index, ranks in enumerate(config.tensor_parallel)

@@ -60,16 +60,17 @@ def _judge_step(step: events.Step, findings: Findings) -> None:
 
 
 def rewards_earned(run: Timeline, want: Expectation) -> Findings:
-    """`training.rewards`: finite rewards, no errored rollout, and at least one group with right and wrong answers."""
+    """`training.rewards`: a finite reward for each rollout asked for, and one group with right and wrong answers."""
     findings = Findings(
-        expected="finite rewards, no errored rollout, a group with both right and wrong answers",
+        expected=f"a finite reward for each of {counted(want.rollouts, 'rollout')} a step, none errored,"
+        " a group with both right and wrong answers",
         proves="the rollouts gave the optimizer something to learn from",
         means="the rollouts gave the optimizer nothing sound to learn from",
     )
     steps = run.require(events.Step, findings)
     groups = [group for step in steps for group in step.rewards.groups]
     for step in steps:
-        _judge_rollouts(step, findings)
+        _judge_rollouts(step, want, findings)
     mixed = sum(_is_mixed(group) for group in groups)
     findings.seen = f"{mixed} of {counted(len(groups), 'group')} mixed"
     if steps:
@@ -81,10 +82,17 @@ def rewards_earned(run: Timeline, want: Expectation) -> Findings:
     return findings
 
 
-def _judge_rollouts(step: events.Step, findings: Findings) -> None:
+def _judge_rollouts(step: events.Step, want: Expectation, findings: Findings) -> None:
     rewards = [reward for group in step.rewards.groups for reward in group.rewards]
     if not rewards:
         findings.missing.append(f"no rewards in step {step.step}")
+    elif len(rewards) != step.rollouts - step.errored:
+        findings.wrong.append(
+            f"step {step.step}: {counted(len(rewards), 'reward')} for"
+            f" {counted(step.rollouts - step.errored, 'rollout')} that came back"
+        )
+    if step.rollouts != want.rollouts:
+        findings.wrong.append(f"step {step.step}: {counted(step.rollouts, 'rollout')}, configured {want.rollouts}")
     if not all(math.isfinite(value) for value in (*rewards, step.rewards.mean, step.rewards.std)):
         findings.wrong.append(f"step {step.step} has a reward that is not finite")
     if step.errored:

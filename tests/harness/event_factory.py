@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import events
-from harness.config import RunConfig
+from harness.config import GrpoConfig, RunConfig
 
 Fields = dict[str, Any]
 
@@ -31,7 +31,8 @@ FINGERPRINT = "f" * 64
 SHA = "6f2bb3c5b4dc03cab615c8985971247f016c7113b7e5010da447eb633800dfa5"
 MORE = {"engine": 200, "sidecar": 300}
 SERVICES = {"etcd": 101, "engine-0": 102, "frontend": 103, "sidecar-0": 104}
-ROLLOUTS = 4
+GROUPS = GrpoConfig(prompts_per_step=2, group_size=2)
+ROLLOUTS = GROUPS.prompts_per_step * GROUPS.group_size
 """Of each step."""
 
 PROMPTS = ((51, 43, 52, 61), (57, 43, 48, 61))
@@ -56,6 +57,7 @@ def run_config(run_dir: Path = Path("runs/20260102T030405-ab12"), **changes: Any
         "served_model_name": "tiny",
         "starts_untrained": True,
         "steps": 4,
+        "grpo": GROUPS,
         "tmp_dir": Path("tmp"),
     }
     sizes = changes.get("tensor_parallel", (1,))

@@ -136,13 +136,14 @@ def trainer_drifts(version: int, by: float) -> Edit:
 
 
 def put_rewards(run: list[Fields], rewards: list[float]) -> None:
-    the(run, "step", step=2)["rewards"]["groups"] = [{"prompt": "3+4=", "rewards": rewards}]
+    groups = [{"prompt": "3+4=", "rewards": rewards}, {"prompt": "9+0=", "rewards": [1.0, 1.0]}]
+    the(run, "step", step=2)["rewards"]["groups"] = groups if rewards else []
 
 
 def put_all_rewards(run: list[Fields], rewards: list[float]) -> None:
     for event in run:
         if event["kind"] == "step":
-            event["rewards"]["groups"] = [{"prompt": "3+4=", "rewards": rewards}]
+            event["rewards"]["groups"] = [{"prompt": prompt, "rewards": rewards} for prompt in ("3+4=", "9+0=")]
 
 
 def same_start(run: list[Fields]) -> None:
@@ -291,6 +292,7 @@ ON_OBSERVATIONS = LABELS_AND_CONTENT | {"policy.versions-spans", "policy.cache-r
 
 SOUND = passing_run()
 STEP_2 = {"step": 2}
+ONE_GROUP = {"mean": 0.5, "std": 0.5, "groups": [{"prompt": "3+4=", "rewards": [1.0, 0.0]}]}
 REFIT_4 = {"version": 4}
 AFTER = {"when": "after"}
 LAST_PROCESSES = the(SOUND, "processes", when="end")["processes"]

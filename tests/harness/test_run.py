@@ -143,11 +143,11 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run.SmokeRun, "_run", lambda _self: None)
     judge = run.judge_run
     sound = passing_run()
-    ports = {"ports": run_config().ports}
+    asked_for = {"ports": run_config().ports, "grpo": run_config().grpo}
 
     def judge_sound(recorded: list[dict[str, Any]], config: RunConfig) -> Outcome:
         return judge(
-            [*sound, *(event for event in recorded if event["kind"] == "failure")], config.model_copy(update=ports)
+            [*sound, *(event for event in recorded if event["kind"] == "failure")], config.model_copy(update=asked_for)
         )
 
     monkeypatch.setattr(run, "judge_run", judge_sound)
