@@ -63,8 +63,9 @@ class Expectation:
     """What the run was configured to do, apart from all that it reports of itself.
 
     `rollouts` is how many each step asks for. `fleet` has every engine, in the order of their names. `starts_untrained`
-    is true when the engines first serve other weights than the trainer's version 0, so that transfer 0 must show. `host` is the address where
-    this run was told to listen. `own_trainer`: it is a command of the caller's, which tells nothing.
+    is true when the engines first serve other weights than the trainer's version 0, so that transfer 0 must show.
+    `host` is the address where this run was told to listen. `own_trainer`: it is a command of the caller's, which
+    tells nothing.
     Without `sidecars` the engines stand alone, as in a control run. Without `engine_labels` only an engine's workers
     name a version: neither its outputs nor its sidecar can. `gpus` are those that the run was given; `tolerance` is how
     far engine and trainer may be apart in a log-probability.
