@@ -27,7 +27,7 @@ from harness.answers import (
     WorkerVersions,
     WorldSize,
 )
-from harness.calling import HttpClient, HttpStatusError
+from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.metrics import finished_requests
 
 ALREADY_OPEN = "already active"
@@ -103,9 +103,16 @@ class EngineAdmin:
         """Whether each worker has a weight update open, in the same case."""
         return self.http.post("/collective_rpc", {"method": "smokestack_update_open"}, WorkersUpdating).results
 
-    def destroy_weights(self) -> None:
+    def destroy_weights(self, ranks: int) -> None:
         """Make every weight zero, the repacked ones included. The next refit must bring all of them."""
-        self.http.post("/collective_rpc", {"method": "smokestack_destroy"}, Obeyed)
+        obeyed = self.http.post("/collective_rpc", {"method": "smokestack_destroy"}, Obeyed)
+        if len(obeyed.results) != ranks:
+            raise HttpBodyError(
+                "not every rank destroyed its weights",
+                expected=f"exactly one null for each of {ranks} rank(s)",
+                found=f"{len(obeyed.results)} of them",
+                where=f"{self.http.base_url}/collective_rpc",
+            )
 
     def first_token(self, model: str, token_ids: Sequence[int], *, cached: bool = True) -> CompletionAnswer:
         """The greedy first token after a prompt, with what of the prompt came from the cache.

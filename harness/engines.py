@@ -1,12 +1,12 @@
-"""Which engines a run has: how many, of how many ranks each, and whether the machine and the model can bear them.
+"""Which engines a run is asked to have: how many, and of how many ranks each.
 
 An engine is one vLLM server with a sidecar; its ranks hold slices of one copy of the model (tensor parallelism).
-Whatever is wrong is refused before anything starts.
+Whether the machine and the model can bear them is another question (see `fitness`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from harness.errors import UsageError
 
@@ -33,8 +33,3 @@ def engines_asked_for(options: Mapping[str, object]) -> tuple[int, ...]:
     count, ranks = uniform.get("engines", 1), uniform.get("tensor_parallel", 1)
     assert isinstance(count, int) and isinstance(ranks, int)
     return (ranks,) * count
-
-
-def sizes(tensor_parallel: Sequence[int]) -> str:
-    """For people: `[2, 1]`."""
-    return str(list(tensor_parallel))

@@ -119,6 +119,20 @@ class Observer:
             hint="whatever paused it may have died since: POST /resume there, or restart the engine",
         )
 
+    def pauses(self, request_s: float) -> dict[str, bool | None]:
+        """Of each engine by its admin URL whether it says that it is paused; None for one that does not answer in time.
+
+        Asked without a look at the processes: for a run that is ending.
+        """
+        quick = replace(self, request_s=request_s, watch=assume_alive)
+        workers = self.topology.workers
+        late = HttpStatusError("GET /is_paused", status=None, found="no answer", where=self._where())
+
+        def ask() -> dict[str, bool | None]:
+            return {worker.admin_url: _or_none(quick._engine(worker).is_paused) for worker in workers}
+
+        return quick._vigil.call(ask, (request_s + 1) * len(workers), late)
+
     def require_world_sizes(self) -> None:
         """Raise NotReadyError for an engine that itself has another number of ranks than discovery tells of it.
 
@@ -178,7 +192,7 @@ class Observer:
 
         def order() -> None:
             for worker in self.topology.workers:
-                self._engine(worker).destroy_weights()
+                self._engine(worker).destroy_weights(worker.world_size)
 
         late = ObservationError(
             "the engines' weights were not destroyed in time",

@@ -10,7 +10,8 @@ from itertools import chain, cycle, islice
 from typing import Any
 
 from harness.bringup import observer_of
-from harness.errors import TrainingError
+from harness.configured import expected_engines
+from harness.errors import RefitError, TrainingError
 from harness.events import BEFORE_TRANSFER, Destroyed, Generation, Observed, PerturbationObserved, Stage
 from harness.inspection import slices_of
 from harness.manifest import Manifest
@@ -29,6 +30,9 @@ TIMED_PROMPT = tuple(range(40, 72))
 """Token ids that every vocabulary has, and no whole block of the KV cache: nothing of it is cached."""
 CACHE_PROMPT_TOKENS = 300
 """More than two blocks of the KV cache (128 tokens each on the CPU), and less than `max_model_len`."""
+
+ASK_PAUSED_S = 2.0
+PAUSED = {True: "is paused", False: "is not paused", None: "does not answer"}
 
 
 class Trainer:
@@ -88,13 +92,24 @@ class Trainer:
             raise RuntimeError("nobody follows the trainer")
         self.session.emit(stack.identities("start"))
         self.session.emit(stack.listening("start"))
-        self._follower.train(self._plan(stack), self.session.config.steps)
+        try:
+            self._follower.train(self._plan(stack), self.session.config.steps)
+        except RefitError as failed:
+            self._tell_paused(stack, failed)
+            raise
         stack.may_end(TRAINER)
         self.session.emit(self.generate_after(stack))
         self.await_end(stack)
         self._time_requests(stack)
         self.session.emit(stack.identities("end"))
         self.session.emit(stack.listening("end"))
+
+    def _tell_paused(self, stack: Stack, failed: RefitError) -> None:
+        """Which engines are paused is what the trainer says; here is what each of them says itself."""
+        expected = expected_engines(stack.context)
+        states = observer_of(self.session, stack).pauses(ASK_PAUSED_S)
+        told = ", ".join(f"{expected.name_of(url) or url} {PAUSED[state]}" for url, state in states.items())
+        failed.found = "; ".join([*([failed.found] if failed.found else []), f"asked afterwards: {told}"])
 
     def _time_requests(self, stack: Stack) -> None:
         """Only where there is something to compare them with; nobody else computes by now."""

@@ -2,7 +2,7 @@
 
 Called as `fake_service.py {etcd|vllm-rs|python} <the real program's arguments>` in the run's scratch folder. Files
 there change its ways: `die-<service>` makes it end at once; `foreign-worker` adds a stranger's engine to discovery;
-`hidden-worker` leaves all but one out;
+`hidden-worker` leaves all but one out; while `paused` is there every engine says that it is paused.
 `replaced-worker` gives a worker another instance id; `busy-discovery` answers nothing while it is there.
 `lease-<id>` is a lease that etcd tells of. `GET /spawn` of the engine starts one more inner process.
 """
@@ -62,7 +62,13 @@ def engine() -> None:
     Path(f"core-{option('--port')}").write_text(str(core.pid))
     serve(int(option("--grpc-port")), {})
     models = {"data": [{"id": option("--served-model-name")}]}
-    serve(int(option("--port")), {"/health": {}, "/v1/models": models, "/spawn": lambda: inner_process().pid})
+    answers = {
+        "/health": {},
+        "/v1/models": models,
+        "/spawn": lambda: inner_process().pid,
+        "/is_paused": lambda: {"is_paused": Path("paused").exists()},
+    }
+    serve(int(option("--port")), answers)
 
 
 def inner_process() -> subprocess.Popen[bytes]:

@@ -46,6 +46,7 @@ from tests.harness.evidence_edits import (
     red,
     rollouts_of,
     same_start,
+    unlisten,
 )
 
 
@@ -527,3 +528,28 @@ def test_a_cache_that_was_never_looked_at_on_one_engine_is_missed() -> None:
     check = judged(run, **TWO)["policy.cache-reset"]
     assert check.status == "fail"
     assert "the cache was not looked at on both sides of refit 0 at engine-1" in check.found
+
+
+def of_service(kind: str, when: str, service: str, **values: Any) -> Edit:
+    """An edit of one service's record in a list of processes or of sockets."""
+    field = {"processes": "processes", "listening": "sockets"}[kind]
+    return lambda run: next(one for one in the(run, kind, when=when)[field] if one["service"] == service).update(values)
+
+
+@pytest.mark.parametrize(
+    ("check_id", "edit", "said"),
+    [
+        ("stack.same-processes", of_service("processes", "end", "engine-1", pid=9), "engine-1 pid 201 is gone"),
+        ("stack.same-processes", of_service("processes", "end", "sidecar-1", start_time=1.0), "sidecar-1 pid 301"),
+        ("stack.same-processes", put("service.exited", {"service": "engine-1"}, expected=False), "engine-1 exited"),
+        ("stack.loopback-only", lambda run: unlisten(run, "engine-1"), "engine-1 (pid 201) has no socket"),
+        ("stack.loopback-only", of_service("listening", "end", "sidecar-1", address="0.0.0.0"), "sidecar-1 (pid 301)"),
+        ("discovery.topology", lambda run: the(run, "topology")["workers"].pop(), "engine-1 is not listed"),
+        ("discovery.topology", lambda run: the(run, "topology")["workers"][1].update(model="x"), "engine-1 serves x"),
+        ("discovery.topology", lambda run: the(run, "topology")["workers"][0].update(rank_offset=1), "offset is 1"),
+    ],
+)
+def test_what_is_wrong_with_the_second_engines_processes_is_named(check_id: str, edit: Edit, said: str) -> None:
+    checks = judged(edited(passing_run(run_config(**TWO)), edit), **TWO)
+    assert red(checks) == {check_id}
+    assert said in checks[check_id].found

@@ -151,3 +151,25 @@ class TestBeforeItMayContinue:
         with pytest.raises(DiscoveryError):
             trainer.observe(scene, scene, [], 0)
         assert trainer.session.events.events[-1]["kind"] == "observed"
+
+
+class TestAFailedRefit:
+    @pytest.mark.parametrize(("paused", "said"), [(True, "engine-0 is paused"), (False, "engine-0 is not paused")])
+    def test_the_engines_are_asked_themselves_whether_they_are_paused(
+        self, trainer: Trainer, with_trainer: Beside, paused: bool, said: str
+    ) -> None:
+        stack = with_trainer(HANGS)
+        stack.start()
+        if paused:
+            (stack.context.config.tmp_dir / "paused").touch()
+        trainer._follower = Refusing()  # type: ignore[assignment]
+        with pytest.raises(RefitError) as caught:
+            trainer.train(stack)
+        assert caught.value.found == f"status 500; asked afterwards: {said}"
+
+
+class Refusing:
+    """Follows a trainer whose refit an engine refuses."""
+
+    def train(self, *_: object) -> None:
+        raise RefitError("the refit to version 1 failed", found="status 500")

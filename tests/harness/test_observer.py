@@ -17,7 +17,8 @@ from werkzeug import Request, Response
 from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
 from harness.errors import Interrupted, NotReadyError, ServiceDiedError, SmokestackError
-from harness.inspection import ObservationError
+from harness.events import Cut
+from harness.inspection import ObservationError, slices_of
 from harness.observer import TIMED, WARM_UP, Observer
 from harness.topology import Topology, Worker
 
@@ -151,6 +152,21 @@ class TestWhatAnEngineHolds:
         [engine] = served.observer().observe([], 0).engines
         assert [rank[0].sha256 for rank in engine.ranks] == [AA, CC]
 
+    def test_a_ranks_slice_is_recorded_and_asked_for_once(self, served: Served) -> None:
+        cut = {"dim": 0, "start": 2, "stop": 4}
+        parts = [READ_BACK | {"cut": cut}, HELD]
+        served.contents = [{"prefix": f"tp{rank}:", "parameters": parts} for rank in (0, 1)]
+        engines = served.observer().observe([], 0).engines
+        assert [rank[0].cut for rank in engines[0].ranks] == [Cut(**cut)] * 2
+        assert [rank[1].cut for rank in engines[0].ranks] == [None] * 2
+        assert slices_of(engines) == [{"name": "q_proj.weight", "cut": cut}]
+
+    @pytest.mark.parametrize("cut", [{"dim": -1, "start": 0, "stop": 1}, {"dim": 0, "start": 0.5, "stop": 1}, [0, 1]])
+    def test_a_slice_is_three_whole_numbers(self, served: Served, cut: Any) -> None:
+        served.contents = [{"prefix": "tp0:", "parameters": [READ_BACK | {"cut": cut}]}]
+        with pytest.raises(HttpBodyError):
+            served.observer().observe([], 0)
+
     def test_an_engine_that_cannot_tell_is_recorded_as_such(self, served: Served) -> None:
         served.contents_status = 500
         [engine] = served.observer().observe([], 0).engines
@@ -167,7 +183,7 @@ class TestWhatAnEngineHolds:
         with pytest.raises(HttpStatusError):
             served.observer().destroy([PROMPT])
 
-    @pytest.mark.parametrize("answer", [[], ["not today"], [None, {}]])
+    @pytest.mark.parametrize("answer", [[], ["not today"], [None, {}], [None, None]])
     def test_an_order_is_obeyed_with_one_null_for_each_rank(self, served: Served, answer: list[Any]) -> None:
         served.obeyed = answer
         with pytest.raises(HttpBodyError):
@@ -344,6 +360,22 @@ class TestFinishedRequests:
         served.metrics_status = 404
         [engine] = served.observer().observe([PROMPT], 0).engines
         assert engine.finished is None
+
+
+class TestPauses:
+    @pytest.mark.parametrize("paused", [True, False])
+    def test_each_engine_says_itself_whether_it_is_paused(self, served: Served, paused: bool) -> None:
+        served.paused = paused
+        assert served.observer(watch=_nobody_looks).pauses(2.0) == {served.url: paused}
+
+    def test_an_engine_that_does_not_answer_is_neither(self, served: Served, hanging: threading.Event) -> None:
+        began = time.monotonic()
+        assert served.observer().pauses(0.2) == {served.url: None}
+        assert time.monotonic() - began < 2
+
+
+def _nobody_looks() -> None:
+    raise AssertionError("the processes of a run that is ending are not looked at")
 
 
 class TestRequireWorldSizes:
