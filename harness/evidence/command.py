@@ -13,7 +13,7 @@ from harness import events
 from harness.evidence.check import TOLERANCE, Expectation, Findings, counted
 from harness.evidence.compare import Gap, largest_change
 from harness.evidence.holdings import is_evidence
-from harness.evidence.policy import told_labels
+from harness.evidence.policy import all_observed, told_labels
 from harness.evidence.timeline import Timeline
 
 
@@ -161,8 +161,8 @@ def _surveys(
     for when, item in (("before", before), ("after", after)):
         if item is None:
             findings.missing.append(f"the stack was not looked at {when} the command")
-        elif len({engine.admin_url for engine in item.engines}) != want.engines:
-            findings.missing.append(f"not {counted(want.engines, 'engine')} looked at {when} the command")
+        else:
+            all_observed(item.engines, f"{when} the command", want, findings)
     if after is not None and ended and run.position(after) < max(ended):
         findings.missing.append("the last look at the stack was taken before the command ended")
     return before, after

@@ -39,10 +39,12 @@ def weights_destroyed(run: Timeline, want: Expectation) -> Findings:
         for name, (old, new) in pairs(f"destroyed: {where}", parameters, after.get(where, ()), findings).items():
             if not (is_evidence(old.sha256) and is_evidence(new.sha256)):
                 nothing += 1
-            elif old.sha256 == new.sha256 and old.sha256 != of_zeros(old):
-                findings.wrong.append(f"{where}{name} is still what it was")
-            else:
+            elif old.sha256 != new.sha256:
                 gone += 1
+            elif old.sha256 == of_zeros(old):
+                nothing += 1
+            else:
+                findings.wrong.append(f"{where}{name} is still what it was")
     if gaps:
         findings.seen = f"|diff| >= {min(gaps).size:.1e}; {counted(gone, 'parameter')} gone, {nothing} unseen"
     return findings

@@ -117,7 +117,9 @@ def test_the_digest_of_nothing_is_counted_and_never_equal() -> None:
 
 
 def test_a_parameter_that_was_zero_all_along_cannot_be_destroyed() -> None:
-    assert not red(judged(edited(SOUND, lambda run: all_zero(run, NORM)))) - {"policy.weights-digests"}
+    checks = judged(edited(SOUND, lambda run: all_zero(run, NORM)))
+    assert not red(checks) - {"policy.weights-digests"}
+    assert checks["policy.weights-destroyed"].found.endswith("; 3 parameters gone, 2 unseen"), "nor seen to be"
 
 
 def test_the_parameter_is_named() -> None:

@@ -238,3 +238,13 @@ def test_versions_are_those_that_engine_and_sidecar_were_seen_to_share() -> None
                 event["engines"][0]["sidecar_label"] = "0"
 
     assert versions_seen(Timeline.read(edited(SOUND, disagree)), WANT) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_engine_that_is_none_of_the_runs_is_no_evidence(when: str) -> None:
+    def stranger(run: list[Fields]) -> None:
+        the(run, "surveyed", when=when)["engines"][0]["admin_url"] = "http://127.0.0.1:9"
+
+    checks = judged(edited(SOUND, stranger))
+    assert red(checks) == {"policy.versions-advance", "policy.weights-changed", "engine.not-paused"}
+    assert f"engine-0 not observed {when} the command" in checks["engine.not-paused"].found
