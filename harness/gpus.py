@@ -12,6 +12,9 @@ from harness.config import RunConfig
 from harness.errors import UsageError
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+OF_SMI = "PCI_BUS_ID"
+"""The order in which nvidia-smi counts, whatever CUDA is told."""
+
 TRAINER_GPUS = 1
 _NAME = re.compile(r"\d{1,3}|GPU-[0-9a-fA-F-]{4,36}")
 
@@ -56,6 +59,8 @@ def assigned(asked: Sequence[str] | None, caller: Mapping[str, str], *, platform
             found=f"{VISIBLE}={seen}",
             hint=f"unset {VISIBLE}, or choose with --gpus",
         )
+    if seen is not None:
+        _require_order_of_smi(names[:needed], caller)
     return tuple(names[:needed])
 
 
@@ -69,6 +74,19 @@ def trainer_gpus(config: RunConfig) -> tuple[str, ...]:
     return config.gpus[-TRAINER_GPUS:]
 
 
-def visible(devices: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:
-    """What lets a process see exactly `devices`. Numbers are nvidia-smi's, unless the caller orders otherwise."""
-    return {VISIBLE: ",".join(devices), ORDER: caller.get(ORDER) or "PCI_BUS_ID"}
+def visible(devices: Sequence[str]) -> dict[str, str]:
+    """What lets a process see exactly `devices`; their numbers are nvidia-smi's."""
+    return {VISIBLE: ",".join(devices), ORDER: OF_SMI}
+
+
+def _require_order_of_smi(names: Sequence[str], caller: Mapping[str, str]) -> None:
+    """The caller's numbers in another order would be other GPUs to nvidia-smi, which tells what is in use of them."""
+    order = caller.get(ORDER) or OF_SMI
+    numbers = [name for name in names if name.isdecimal()]
+    if order != OF_SMI and numbers:
+        raise UsageError(
+            f"{VISIBLE} counts by {ORDER}={order}, and nvidia-smi does not",
+            expected=f"{ORDER}={OF_SMI}, or names of GPUs in the place of numbers",
+            found=f"{VISIBLE}={caller.get(VISIBLE)}",
+            hint="choose with --gpus, which takes nvidia-smi's numbers and names (nvidia-smi -L)",
+        )

@@ -45,7 +45,7 @@ class Provisioner:
         `gpus` are those that the run was told to take.
         """
         argv = [sys.executable, "-m", "scripts.doctor", "--stack", self.stack, "--for", "run", "--json"]
-        chosen = {} if gpus is None else visible(gpus, os.environ)
+        chosen = {} if gpus is None else visible(gpus)
         env = {**tool_environment(os.environ), **chosen, DIE_WITH_PARENT: str(os.getpid())}
         result = self._tool(argv, "doctor", env)
         checks = _checks(result)

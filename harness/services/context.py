@@ -82,7 +82,7 @@ class ServiceContext:
         if self.manifest.platform != "cuda":
             return {}
         loopback = {"NCCL_SOCKET_IFNAME": "lo"} if self.config.host == "127.0.0.1" else {}
-        return {**visible(devices, self.caller), **loopback}
+        return {**visible(devices), **loopback}
 
     def hub(self) -> dict[str, str]:
         """Where a model that is served by its name on the hub is found; nothing is fetched."""
@@ -108,7 +108,7 @@ class ServiceContext:
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
         """A service's complete environment; `own` has the last word. One that names no GPU sees none."""
-        own = {**visible((), self.caller), **own} if self.manifest.platform == "cuda" else own
+        own = {**visible(()), **own} if self.manifest.platform == "cuda" else own
         return service_environment(
             self.caller,
             platform=self.manifest.platform,

@@ -15,6 +15,8 @@ from harness.services.spec import ServiceSpec
 from tests.harness import fakes
 from tests.harness.test_services import PORTS
 
+FASTEST = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+
 
 def on_gpus(root: Path, **changes: object) -> ServiceContext:
     settings = {"platform": "cuda", "gpus": ("0", "1"), **changes}
@@ -46,11 +48,11 @@ def test_both_ends_of_a_refit_reach_each_other_in_the_same_way(tmp_path: Path) -
     assert settings == [{"NCCL_SOCKET_IFNAME": "lo"}] * 2
 
 
-def test_the_callers_own_choice_reaches_no_process_but_its_order_does(tmp_path: Path) -> None:
+def test_neither_the_callers_own_choice_nor_its_order_reaches_a_process(tmp_path: Path) -> None:
     caller = {"CUDA_VISIBLE_DEVICES": "7", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     for name, spec in specs(on_gpus(tmp_path, caller=caller)).items():
         assert spec.env["CUDA_VISIBLE_DEVICES"] != "7", name
-        assert spec.env["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST", name
+        assert spec.env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID", name
 
 
 def test_a_run_without_gpus_says_nothing_of_them(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_a_run_without_gpus_says_nothing_of_them(tmp_path: Path) -> None:
 
 
 def test_the_numbers_are_those_of_nvidia_smi() -> None:
-    assert visible(("1",), {}) == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert visible(("1",)) == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,9 @@ def test_the_numbers_are_those_of_nvidia_smi() -> None:
         (None, {}, 3, ("0", "1", "2", "3")),
         (None, {"CUDA_VISIBLE_DEVICES": "4, 6,7"}, 1, ("4", "6")),
         (("2", "3"), {"CUDA_VISIBLE_DEVICES": "4,6,7"}, 1, ("2", "3")),
+        (("2", "3"), FASTEST, 1, ("2", "3")),
+        (None, FASTEST, 1, ("0", "1")),
+        (None, {"CUDA_VISIBLE_DEVICES": "GPU-1a2b,GPU-3c4d", **FASTEST}, 1, ("GPU-1a2b", "GPU-3c4d")),
     ],
 )
 def test_a_run_takes_those_asked_for_or_the_first_that_are_visible(
@@ -84,6 +89,7 @@ def test_a_run_takes_those_asked_for_or_the_first_that_are_visible(
         (("0", "1", "2"), {}, "cuda", "the number of GPUs does not fit"),
         (None, {"CUDA_VISIBLE_DEVICES": "3"}, "cuda", "fewer GPUs are visible"),
         (None, {"CUDA_VISIBLE_DEVICES": ""}, "cuda", "fewer GPUs are visible"),
+        (None, {"CUDA_VISIBLE_DEVICES": "1,0", **FASTEST}, "cuda", "counts by CUDA_DEVICE_ORDER=FASTEST_FIRST"),
         (("0", "1"), {}, "cpu", "runs without a GPU"),
     ],
 )
