@@ -7,6 +7,7 @@ are followed, the processes are watched, and its end is awaited within one deadl
 from __future__ import annotations
 
 from harness.bringup import observer_of
+from harness.calling import HttpBodyError
 from harness.clock import Deadline, SteadyClock
 from harness.environ import callers_path_variable
 from harness.errors import Interrupted, TrainingError
@@ -104,17 +105,23 @@ class OwnTrainer:
 
     def _failed(self, returncode: int | None, limit_s: float, observer: Observer) -> TrainingError:
         """With how it left the engines: what it may have been doing to them, nothing here tries to undo."""
-        told = observer.labels(ASK_S)
-        self.session.emit(LabelsSeen(engines=told))
-        left = "; ".join(
-            f"{one.admin_url} has version {one.engine_label}{', and is paused' if one.paused else ''}" for one in told
-        )
         late = returncode is None
         return TrainingError(
             "the command did not end in time" if late else "the command failed",
             expected=f"it ends within {limit_s:g} s" if late else "exit status 0",
-            found=f"{'it still runs' if returncode is None else describe_exit(returncode)}; {left}",
+            found=f"{'it still runs' if returncode is None else describe_exit(returncode)}; {self._left(observer)}",
             where=self.program.text,
             hint="--trainer-timeout raises the limit" if late else None,
             log=self.session.run_dir.log(TRAINER),
+        )
+
+    def _left(self, observer: Observer) -> str:
+        """How the engines are now, in words. An answer that is none may not take the place of the command's end."""
+        try:
+            told = observer.labels(ASK_S)
+        except HttpBodyError as odd:
+            return f"how it left the engines is not known: {odd.what}"
+        self.session.emit(LabelsSeen(engines=told))
+        return "; ".join(
+            f"{one.admin_url} has version {one.engine_label}{', and is paused' if one.paused else ''}" for one in told
         )

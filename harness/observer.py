@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from harness.accounts import Account, OfRoutes
 from harness.admin import EngineAdmin, FrontendClient, SidecarControl
-from harness.calling import HttpClient, HttpStatusError
+from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import NotReadyError
@@ -120,18 +120,27 @@ class Observer:
         )
 
     def pauses(self, request_s: float) -> dict[str, bool | None]:
-        """Of each engine by its admin URL whether it says that it is paused; None for one that does not answer in time.
+        """Of each engine by its admin URL whether it says that it is paused; None for one that gives no sound answer.
 
-        Asked without a look at the processes: for a run that is ending.
+        Asked without a look at the processes: for a run that is ending, whose cause no answer may take the place of.
         """
         quick = replace(self, request_s=request_s, watch=assume_alive)
         workers = self.topology.workers
         late = HttpStatusError("GET /is_paused", status=None, found="no answer", where=self._where())
 
         def ask() -> dict[str, bool | None]:
-            return {worker.admin_url: _or_none(quick._engine(worker).is_paused) for worker in workers}
+            return {worker.admin_url: sound(quick._engine(worker)) for worker in workers}
 
-        return quick._vigil.call(ask, (request_s + 1) * len(workers), late)
+        def sound(engine: EngineAdmin) -> bool | None:
+            try:
+                return engine.is_paused()
+            except (HttpStatusError, HttpBodyError):
+                return None
+
+        try:
+            return quick._vigil.call(ask, (request_s + 1) * len(workers), late)
+        except HttpStatusError:
+            return dict.fromkeys((worker.admin_url for worker in workers), None)
 
     def require_world_sizes(self) -> None:
         """Raise NotReadyError for an engine that itself has another number of ranks than discovery tells of it.

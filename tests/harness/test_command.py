@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from harness import command
-from harness.calling import HttpStatusError
+from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock
 from harness.command import OwnTrainer
 from harness.config import Deadlines
@@ -197,6 +198,16 @@ def test_a_command_that_fails_ends_the_run_with_what_it_left(
     assert caught.value.log == desk.log("trainer")
     assert desk.of(CommandEnded)[0].returncode != 0
     assert not [event for event in desk.of(Surveyed) if event.when == "after"]
+
+
+def test_an_engine_that_answers_nonsense_takes_nothing_from_the_commands_end() -> None:
+    def labels(_request_s: float) -> NoReturn:
+        raise HttpBodyError("GET /weight_info answered something unexpected")
+
+    nobody: Any = None
+    observer: Any = SimpleNamespace(labels=labels)
+    left = OwnTrainer(nobody, nobody)._left(observer)
+    assert left == "how it left the engines is not known: GET /weight_info answered something unexpected"
 
 
 def test_a_command_that_does_not_end_is_ended_with_the_run(

@@ -373,6 +373,10 @@ class TestPauses:
         assert served.observer().pauses(0.2) == {served.url: None}
         assert time.monotonic() - began < 2
 
+    def test_nor_is_one_whose_answer_is_none(self, served: Served) -> None:
+        served.paused = "perhaps"
+        assert served.observer().pauses(2.0) == {served.url: None}
+
 
 def _nobody_looks() -> None:
     raise AssertionError("the processes of a run that is ending are not looked at")
