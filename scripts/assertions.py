@@ -50,14 +50,18 @@ def assert_files(env: Environment, manifest: Manifest, entries: Mapping[str, Ent
     if other:
         raise _not_as_pinned("files", env, other)
     promised = promises(env, manifest)
-    differing = [shown for place, (shown, line) in promised.items() if not _kept(entries.get(place), line)]
+    differing = [
+        shown
+        for place, (shown, lines) in promised.items()
+        if not any(_kept(entries.get(place), line) for line in lines)
+    ]
     if differing:
         raise _not_as_pinned("files", env, differing)
     return f"{len(promised)} files are as their wheels' RECORD says"
 
 
-def promises(env: Environment, manifest: Manifest) -> dict[str, tuple[str, RecordLine]]:
-    """Path in the environment -> the RECORD's name and line for it.
+def promises(env: Environment, manifest: Manifest) -> dict[str, tuple[str, tuple[RecordLine, ...]]]:
+    """Path in the environment -> the RECORD's name for it, and its lines: any of these will do.
 
     Ours are held to the RECORD inside the wheel of `dist`, whose digest the manifest has; the others to the RECORD that
     was installed with them. uv links files from its cache, so a file that somebody edited in place in another
@@ -65,12 +69,13 @@ def promises(env: Environment, manifest: Manifest) -> dict[str, tuple[str, Recor
     """
     expected = env.records()
     for artifact in manifest.wheels:
-        expected |= wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
+        own = wheels.read_record(env.layout.dist / artifact.file, artifact.name, artifact.version)
+        expected |= {name: (line,) for name, line in own.items()}
     base = env.site_packages.relative_to(env.path).as_posix()
     # Bytecode that a wheel carries is compiled again by the install.
     return {
-        posixpath.normpath(f"{base}/{name}"): (name, line)
-        for name, line in expected.items()
+        posixpath.normpath(f"{base}/{name}"): (name, lines)
+        for name, lines in expected.items()
         if not name.endswith(".pyc")
     }
 

@@ -41,11 +41,15 @@ class Environment:
         found = metadata.distributions(path=[str(self.site_packages)])
         return {normalised(each.metadata["Name"]): each.version for each in found}
 
-    def records(self) -> dict[str, RecordLine]:
-        """What the installed packages say that they consist of: path from `site-packages` -> digest and size."""
-        lines: dict[str, RecordLine] = {}
+    def records(self) -> dict[str, tuple[RecordLine, ...]]:
+        """What the installed packages say that they consist of: path from `site-packages` -> digest and size.
+
+        Several where several packages bring the same file: it is that of the one which was installed last.
+        """
+        lines: dict[str, tuple[RecordLine, ...]] = {}
         for distribution in metadata.distributions(path=[str(self.site_packages)]):
-            lines |= wheels.parse_record(distribution.read_text("RECORD") or "")
+            for name, line in wheels.parse_record(distribution.read_text("RECORD") or "").items():
+                lines[name] = (*lines.get(name, ()), line)
         return lines
 
     def python_version(self) -> str | None:

@@ -26,6 +26,7 @@ from scripts.inventory import Entry
 from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest, verify_artifacts
 from scripts.publish import publish_text, publishing, remove
+from scripts.wheels import RecordLine
 
 CONTENTS = "smokestack-contents.json"
 Document = TypeVar("Document", bound=BaseModel)
@@ -136,10 +137,11 @@ def _put_binaries(env: Environment, manifest: Manifest) -> None:
 
     What a wheel of ours holds is looked up in that wheel, and only then what an installed package says that it has.
     """
-    records = [
-        *(wheels.read_record(env.layout.dist / one.file, one.name, one.version) for one in manifest.wheels),
-        env.records(),
-    ]
+    records: list[dict[str, tuple[RecordLine, ...]]] = []
+    for one in manifest.wheels:
+        own = wheels.read_record(env.layout.dist / one.file, one.name, one.version)
+        records.append({name: (line,) for name, line in own.items()})
+    records.append(env.records())
     built = {artifact.sha256: artifact.file for artifact in manifest.artifacts if artifact.kind == "binary"}
     for name, binary in manifest.binaries.items():
         if binary.sha256 in built:
@@ -150,8 +152,8 @@ def _put_binaries(env: Environment, manifest: Manifest) -> None:
         places = [
             env.site_packages / file
             for record in records
-            for file, line in record.items()
-            if line.sha256 == binary.sha256
+            for file, lines in record.items()
+            if any(line.sha256 == binary.sha256 for line in lines)
         ]
         if not places:
             raise InstallError(f"no installed wheel has {name}", expected=f"a file with sha256 {binary.sha256}")

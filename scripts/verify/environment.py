@@ -84,26 +84,32 @@ def _entry(layout: Layout, name: str, expected: str | None, found: Entry | None)
 def _against_records(
     env: Environment, manifest: Manifest | None, whole: Collection[str], entries: Mapping[str, Entry], wrong: set[str]
 ) -> Iterator[Finding]:
-    for name, (line, witness) in _promises(env, manifest, whole, wrong).items():
+    for name, told in _promises(env, manifest, whole, wrong).items():
         entry = entries.get(name)
-        if name not in wrong and (entry is None or entry.content != line.sha256):
+        if name not in wrong and (entry is None or entry.content not in {line.sha256 for line, _ in told}):
             found = "nothing" if entry is None else str(entry)
-            yield Finding("altered", name, f"is not what {witness} has", f"sha256 {line.sha256}", found)
+            witnesses = " or ".join(witness for _, witness in told)
+            digests = " or ".join(line.sha256 for line, _ in told)
+            yield Finding("altered", name, f"is not what {witnesses} has", f"sha256 {digests}", found)
             wrong.add(name)
 
 
 def _promises(
     env: Environment, manifest: Manifest | None, whole: Collection[str], wrong: Collection[str]
-) -> dict[str, tuple[RecordLine, str]]:
-    """Path -> its line, and where that stands; from no RECORD that is itself altered."""
-    base = env.site_packages.relative_to(env.path).as_posix()
-    promised: dict[str, tuple[RecordLine, str]] = {}
+) -> dict[str, list[tuple[RecordLine, str]]]:
+    """Path -> its lines, and where each stands; from no RECORD that is itself altered.
 
-    def add(lines: Mapping[str, RecordLine], witness: str) -> None:
+    Several where several packages bring the same file: it is that of the one which was installed last.
+    """
+    base = env.site_packages.relative_to(env.path).as_posix()
+    promised: dict[str, list[tuple[RecordLine, str]]] = {}
+
+    def add(lines: Mapping[str, RecordLine], witness: str, *, alone: bool = False) -> None:
         for name, line in lines.items():
             # Bytecode that a wheel carries is compiled again by the install.
             if not name.endswith(".pyc"):
-                promised[posixpath.normpath(f"{base}/{name}")] = (line, witness)
+                place = posixpath.normpath(f"{base}/{name}")
+                promised[place] = [*([] if alone else promised.get(place, [])), (line, witness)]
 
     for path in sorted(env.site_packages.glob("*.dist-info/RECORD")):
         name = path.relative_to(env.path).as_posix()
@@ -113,10 +119,10 @@ def _promises(
         for artifact in manifest.wheels:
             if artifact.file in whole:
                 wheel = env.layout.dist / artifact.file
-                add(wheels.read_record(wheel, artifact.name, artifact.version), artifact.file)
+                add(wheels.read_record(wheel, artifact.name, artifact.version), artifact.file, alone=True)
         for binary in manifest.binaries.values():
             place = os.path.relpath(os.path.realpath(env.path / binary.path), os.path.realpath(env.path))
-            promised.setdefault(place, (RecordLine(binary.sha256, 0), "the manifest"))
+            promised.setdefault(place, [(RecordLine(binary.sha256, 0), "the manifest")])
     return promised
 
 

@@ -73,6 +73,29 @@ def test_a_torch_without_a_label_is_installed_beside_one_with_a_label_in_the_whe
     assert Environment(project.layout, PYTHON).distributions()["torch"] == "1.0.0"
 
 
+def with_shared_file(project: Project) -> None:
+    """Two published packages that each bring a file of the same name, as careless ones do."""
+    with project.layout.lock.open("a") as lock:
+        for name in ("one", "other"):
+            wheel = published_wheel(project.wheelhouse, name, "1.0.0", {"build_backend.py": f"OF = '{name}'\n"})
+            lock.write(f"{name}==1.0.0 \\\n    --hash=sha256:{sha256(wheel)}\n")
+
+
+def test_a_file_that_two_packages_bring_is_that_of_either(project: Project, console: Console) -> None:
+    with_shared_file(project)
+    assert not run(project, console)
+    env = Environment(project.layout, PYTHON)
+    shared = env.site_packages / "build_backend.py"
+    assert shared.read_text() in {"OF = 'one'\n", "OF = 'other'\n"}
+    manifest = build.preview(project.layout, build.read_inputs(project.layout))
+    assertions.assert_files(env, manifest, inventory.take(env.path))
+    shared.unlink()
+    shared.write_text("OF = 'nobody'\n")
+    with pytest.raises(InstallError) as caught:
+        assertions.assert_files(env, manifest, inventory.take(env.path))
+    assert "build_backend.py" in str(caught.value.found)
+
+
 def test_bytecode_is_compiled_although_the_caller_forbids_it(
     project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
