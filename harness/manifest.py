@@ -189,7 +189,7 @@ def installed_pins(manifest: Manifest, environment: Path) -> Pins:
     expected = {normalise_name(name): version for name, version in manifest.packages.items()}
     return Pins(
         expected=expected,
-        found={name: found.get(name) for name in expected},
+        found=dict.fromkeys(expected, None) | found,
         binaries={
             name: BinaryHashes(expected=binary.sha256, found=_sha256_if_there(environment / binary.path))
             for name, binary in manifest.binaries.items()

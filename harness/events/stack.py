@@ -48,7 +48,7 @@ class BinaryHashes(Data):
 
 
 class Pins(HarnessEvent):
-    """What the manifest pins and what the environment holds; a `found` of None is a package that is not there."""
+    """What the manifest pins and all that the environment holds; a `found` of None is a package that is not there."""
 
     kind: Literal["pins"] = "pins"
     expected: dict[str, str]

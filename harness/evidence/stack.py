@@ -20,9 +20,9 @@ TRAINER = "trainer"
 
 
 def pins_installed(run: Timeline, want: Expectation) -> Findings:
-    """`stack.pins-installed`: every package and binary of the environment is the pinned one."""
+    """`stack.pins-installed`: every package and binary of the environment is the pinned one, and there is no other."""
     findings = Findings(
-        expected="every package version and binary hash as in the manifest",
+        expected="every package version and binary hash as in the manifest, and no other package",
         proves="the environment has the pinned versions and binaries (its files were checked when it was installed)",
         means="what ran is not what was pinned",
     )
@@ -33,6 +33,11 @@ def pins_installed(run: Timeline, want: Expectation) -> Findings:
             installed = pins.found.get(name)
             if installed != version:
                 findings.wrong.append(f"{name} {installed or 'is not installed'}, pinned {version}")
+        findings.wrong += [
+            f"{name} {version} is installed, and not pinned"
+            for name, version in pins.found.items()
+            if version is not None and name not in pins.expected
+        ]
         for name, binary in pins.binaries.items():
             if binary.found is None:
                 findings.wrong.append(f"binary {name} is not there")

@@ -292,6 +292,7 @@ ON_OBSERVATIONS = LABELS_AND_CONTENT | {"policy.versions-spans", "policy.cache-r
 
 SOUND = passing_run()
 STEP_2 = {"step": 2}
+PINNED = the(SOUND, "pins")["expected"]
 ONE_GROUP = {"mean": 0.5, "std": 0.5, "groups": [{"prompt": "3+4=", "rewards": [1.0, 0.0]}]}
 REFIT_4 = {"version": 4}
 AFTER = {"when": "after"}

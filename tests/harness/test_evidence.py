@@ -338,7 +338,7 @@ def test_a_run_that_started_nothing_has_nothing_to_tear_down() -> None:
 
 def test_a_long_list_of_faults_is_counted_after_the_first_few() -> None:
     many = {f"package-{index}": "1" for index in range(10)}
-    check = judged(edited(SOUND, put("pins", {}, expected=many)))["stack.pins-installed"]
+    check = judged(edited(SOUND, put("pins", {}, expected=many, found={})))["stack.pins-installed"]
     assert check.found.count("is not installed") == 3
     assert check.found.endswith("; and 7 more")
 

