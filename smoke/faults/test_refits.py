@@ -39,6 +39,7 @@ def test_an_update_that_fails_poisons_the_engine(
         assert run.ask("GET", "engine-0", "/weight_info").json() == {"weight_version": "0"}
     run.wait_for("trainer.error", 5)
     told = run.seen("trainer.error")[0]["t"] - began
+    says = f"{says}.*asked afterwards: engine-0 is paused"
     outcome = ended(run, injection, within=REFIT_S + 5, status=40, kinds={"refit"}, says=says, seconds=told)
     failure = outcome.verdict["failure"]
     assert "left paused, not to be used again: http://127.0.0.1:" in failure["what"]
