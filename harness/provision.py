@@ -45,6 +45,7 @@ class Provisioner:
         `gpus` are those that the run was told to take.
         """
         argv = [sys.executable, "-m", "scripts.doctor", "--stack", self.stack, "--for", "run", "--json"]
+        argv += [] if gpus is None else ["--gpus", str(len(gpus))]
         chosen = {} if gpus is None else visible(gpus)
         env = {**tool_environment(os.environ), **chosen, DIE_WITH_PARENT: str(os.getpid())}
         result = self._tool(argv, "doctor", env)

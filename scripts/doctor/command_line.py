@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--source", metavar="NAME=PATH", help="a checkout given to the build", **named)
     made.add_argument("--port", metavar="NAME=N", help="a port asked for", **named)
     made.add_argument("--recipe", action="append", metavar="NAME", help="build only this; may be repeated")
+    made.add_argument("--gpus", type=int, metavar="N", help="GPUs that the run takes; two when left out")
     made.add_argument("--model", type=Path, metavar="FOLDER", help="the model's folder, where the run gets one")
     made.add_argument("--trainer", type=Path, metavar="FOLDER", help="the trainer's environment, if it has its own")
     return made
@@ -82,12 +83,15 @@ def _options(made: argparse.ArgumentParser, chosen: argparse.Namespace) -> Optio
         made.error(f"--port needs a number from 1 to 65535: {', '.join(f'{k}={v}' for k, v in wrong.items())}")
     if chosen.jobs is not None and chosen.jobs < 1:
         made.error(f"--jobs needs a number from 1 on: {chosen.jobs}")
+    if chosen.gpus is not None and chosen.gpus < 2:
+        made.error(f"--gpus needs a number from 2 on: {chosen.gpus}")
     return Options(
         ports={name: int(value) for name, value in ports.items()},
         jobs=chosen.jobs,
         sources={name: Path(value) for name, value in chosen.source},
         recipes=None if chosen.recipe is None else tuple(chosen.recipe),
         model=chosen.model,
+        gpus=chosen.gpus,
         trainer=chosen.trainer,
     )
 

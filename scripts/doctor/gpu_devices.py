@@ -12,13 +12,18 @@ from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
 from scripts.doctor.subject import Subject
 
 NEEDED = 2
-"""One for the engine and one for the trainer."""
+"""One for the engine and one for the trainer, unless the run takes more."""
 
 OF_THE_DRIVER = "/proc/driver/nvidia/gpus"
 """One folder for each GPU, also where nvidia-smi is missing."""
 
 _WITHOUT = "./noxw -s smoke-cpu   # the same run without a GPU"
 _ARCH = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?")
+
+
+def needed(subject: Subject) -> int:
+    """How many GPUs the run takes: one for each rank of its engines, and the trainer's."""
+    return subject.options.gpus or NEEDED
 
 
 def _visible(subject: Subject) -> Finding:
@@ -49,22 +54,24 @@ def _visible(subject: Subject) -> Finding:
 
 
 def _count(subject: Subject) -> Finding:
-    required = f"{NEEDED} GPUs: one for the engine, one for the trainer"
+    wanted = needed(subject)
+    engines = "the engine" if wanted == NEEDED else f"each of {wanted - 1} engine ranks"
+    required = f"{wanted} GPUs: one for {engines}, one for the trainer"
     sight = see(subject)
     if sight.kind in {"hung", "unread"}:
         return skip(f"they cannot be counted: {sight.problem}", required)
     if not sight.gpus:
         loaded = subject.machine.entries(OF_THE_DRIVER) or ()
-        if len(loaded) >= NEEDED:
+        if len(loaded) >= wanted:
             return skip(f"the driver has {len(loaded)}, but {sight.problem}", required)
         return fail(f"{len(loaded) or 'no'} GPU", required, _WITHOUT)
     gpus = visible(subject, sight.gpus).gpus
     if len({gpu.uuid for gpu in gpus}) < len(gpus):
         return fail("CUDA_VISIBLE_DEVICES names a GPU twice", required, "unset CUDA_VISIBLE_DEVICES")
-    if len(gpus) >= NEEDED:
+    if len(gpus) >= wanted:
         return ok(f"{len(gpus)} GPUs", required)
     there = len(sight.gpus)
-    if there >= NEEDED:
+    if there >= wanted:
         return fail(f"{len(gpus)} of {there} visible", required, "unset CUDA_VISIBLE_DEVICES")
     return fail(f"{len(gpus) or 'no visible'} GPU", required, _WITHOUT)
 
@@ -74,7 +81,7 @@ def _capability(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
     if not archs:
         return skip("the stack file names no architectures that its engine is built for")
     required = f"an architecture that runs code for {', '.join(archs)}"
-    unfit = [gpu for gpu in gpus[:NEEDED] if not any(runs_on(gpu.capability, arch) for arch in archs)]
+    unfit = [gpu for gpu in gpus[: needed(subject)] if not any(runs_on(gpu.capability, arch) for arch in archs)]
     if unfit:
         listed = ", ".join(f"{gpu} is {gpu.capability}" for gpu in unfit)
         name = subject.stack.name
@@ -84,7 +91,7 @@ def _capability(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
             f"./noxw -s build -- --stack {name} --only vllm   # "
             f'after adding "{unfit[0].capability}" to cuda_archs in stacks/{name}/stack.toml',
         )
-    return ok(", ".join(f"{gpu} is {gpu.capability}" for gpu in gpus[:NEEDED]), required)
+    return ok(", ".join(f"{gpu} is {gpu.capability}" for gpu in gpus[: needed(subject)]), required)
 
 
 def runs_on(capability: str, arch: str) -> bool:
@@ -106,7 +113,7 @@ def runs_on(capability: str, arch: str) -> bool:
 
 def _modes(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
     required = "compute mode Default, no MIG"
-    used = gpus[:NEEDED]
+    used = gpus[: needed(subject)]
     facts = "; ".join(
         f"GPU {gpu.index}: {gpu.compute_mode}, MIG {gpu.mig}, persistence {gpu.persistence}, ECC {gpu.ecc}"
         for gpu in used

@@ -9,7 +9,7 @@ import os.path
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scripts.doctor.gpu_devices import NEEDED
+from scripts.doctor.gpu_devices import needed
 from scripts.doctor.gpu_smi import LATER_LIMIT_S, PROGRAM, Gpu, for_gpus, see
 from scripts.doctor.registry import Check, Finding, fail, ok, skip, warn
 from scripts.doctor.runtime_runs import living
@@ -40,7 +40,7 @@ class App:
 
 def _free(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
     required = f"{ENGINE_SHARE:.0%} of each GPU's memory free"
-    used = gpus[:NEEDED]
+    used = gpus[: needed(subject)]
     if any(_share(gpu) is None for gpu in used):
         return skip("the driver does not tell how much memory these GPUs have", required)
     facts = ", ".join(f"GPU {gpu.index}: {_free_mib(gpu)} of {gpu.total} MiB free" for gpu in used)
@@ -50,8 +50,8 @@ def _free(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
     holders = _holders(subject, used)
     facts = "; ".join([facts, *holders])
     fix = _others(subject, see(subject).gpus)
-    # The first one is the engine's: vLLM refuses to start. A trainer that gets less may still do.
-    return fail(facts, required, fix) if used[0] in taken else warn(facts, required, fix)
+    # All but the last are the engines': vLLM refuses to start. A trainer that gets less may still do.
+    return fail(facts, required, fix) if taken[0] in used[: needed(subject) - 1] else warn(facts, required, fix)
 
 
 def _holders(subject: Subject, gpus: Sequence[Gpu]) -> list[str]:
@@ -76,10 +76,10 @@ def _is_free(gpu: Gpu) -> bool:
 
 
 def _others(subject: Subject, gpus: Iterable[Gpu]) -> str:
-    """Name two free GPUs where there are some, else how to see who has them."""
+    """Name as many free GPUs as the run takes, where there are some, else how to see who has them."""
     free = [str(gpu.index) for gpu in gpus if _is_free(gpu)]
-    if len(free) >= NEEDED:
-        return f"export CUDA_VISIBLE_DEVICES={','.join(free[:NEEDED])}   # these are free"
+    if len(free) >= needed(subject):
+        return f"export CUDA_VISIBLE_DEVICES={','.join(free[: needed(subject)])}   # these are free"
     if any(run.pids for run in living(subject) if not run.owned):
         return "./noxw -s down -- --all-runs   # a stack of an earlier run is still up"
     return "nvidia-smi --query-compute-apps=gpu_bus_id,pid,process_name,used_memory --format=csv   # who has it"
@@ -90,7 +90,7 @@ def _processes(subject: Subject, gpus: tuple[Gpu, ...]) -> Finding:
     answer = subject.ask(*_APPS, limit_s=LATER_LIMIT_S)
     if not answer.good:
         return skip(f"{PROGRAM} does not list processes: {answer.in_short}", required)
-    used = gpus[:NEEDED]
+    used = gpus[: needed(subject)]
     apps = [app for app in (_app(subject, line, used) for line in answer.output.splitlines()) if app is not None]
     gone = [app for app in apps if not subject.machine.exists(f"/proc/{app.pid}")]
     ours = {pid: run for run in living(subject) for pid in run.pids}
@@ -139,7 +139,7 @@ CHECKS = (
         why="vLLM claims 90 % of its GPU's memory at its start, and ends when less is free",
         symptom="`Free memory on device … is less than desired GPU memory utilization`, or CUDA out of memory",
         cause="another program, or an engine that outlived its server, holds the memory",
-        looks_at="nvidia-smi: memory in all and in use, of the two GPUs that a run would take",
+        looks_at="nvidia-smi: memory in all and in use, of the GPUs that a run would take",
         fix="./noxw -s down -- --all-runs   # engines of earlier runs; else end what nvidia-smi lists",
         reference="https://github.com/vllm-project/vllm/issues/43060",
         needed_for=("run",),

@@ -31,6 +31,8 @@ class Options:
     """Only these are built: `--only NAME`; all of the stack's where it is None."""
     model: Path | None = None
     """A model's folder, where the run was given one."""
+    gpus: int | None = None
+    """How many GPUs the run takes, the trainer's last; two where it is None."""
     trainer: Path | None = None
     """The trainer's environment, where it is not the engine's."""
 

@@ -75,11 +75,13 @@ def test_the_doctor_looks_at_the_gpus_that_were_asked_for(root: Path) -> None:
     doctor(
         root,
         "import os; seen = {n: os.environ.get(n) for n in ('CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER')}\n"
-        "print(json.dumps({'checks': [{'id': 'gpu.a', 'status': 'warn', 'found': str(seen)}]}))",
+        "found = f'{seen} {sys.argv[-2:]}'\n"
+        "print(json.dumps({'checks': [{'id': 'gpu.a', 'status': 'warn', 'found': found}]}))",
     )
     lines: list[str] = []
-    provisioner(root, lines).examine(("4", "5"))
-    assert lines == ["gpu.a: {'CUDA_VISIBLE_DEVICES': '4,5', 'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}"]
+    provisioner(root, lines).examine(("4", "5", "7"))
+    seen = "{'CUDA_VISIBLE_DEVICES': '4,5,7', 'CUDA_DEVICE_ORDER': 'PCI_BUS_ID'}"
+    assert lines == [f"gpu.a: {seen} ['--gpus', '3']"]
 
 
 def test_each_fault_of_the_machine_is_named_with_its_fix(root: Path) -> None:

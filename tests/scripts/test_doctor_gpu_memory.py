@@ -10,6 +10,7 @@ from doctor_gpus import APPS, HUNG, Card, machine, two
 
 from scripts.doctor import gpu
 from scripts.doctor.registry import Check
+from scripts.doctor.subject import Options
 
 ROOT = "/home/me/smokestack"
 
@@ -49,6 +50,21 @@ def test_a_taken_engine_gpu_fails_and_a_taken_trainer_gpu_warns() -> None:
     busy = "9000"
     assert look(check("gpu.memory"), machine(Card(0, used=busy), Card(1)), CUDA).status == "fail"
     assert look(check("gpu.memory"), machine(Card(0), Card(1, used=busy)), CUDA).status == "warn"
+
+
+def test_a_run_on_three_gpus_is_looked_at_on_three_of_which_two_are_engines() -> None:
+    three = Options(gpus=3)
+    for busy, status in ((0, "fail"), (1, "fail"), (2, "warn")):
+        cards = [Card(index, used="9000" if index == busy else Card(index).used) for index in range(4)]
+        found = look(check("gpu.memory"), machine(*cards), CUDA, options=three)
+        assert (found.status, f"GPU {busy}: 72559 of 81559 MiB free" in found.found) == (status, True)
+        assert "GPU 3" not in found.found
+    fake = with_process(machine(Card(0), Card(1), Card(2)), 4711, "python3")
+    fake.answers[APPS] = f"{Card(2).uuid}, 4711, python3, 900\n"
+    assert "GPU 2: pid 4711" in look(check("gpu.processes"), fake, CUDA, options=three).found
+    assert look(check("gpu.count"), two(), CUDA, options=three).required == (
+        "3 GPUs: one for each of 2 engine ranks, one for the trainer"
+    )
 
 
 def test_who_has_a_taken_gpus_memory_is_named_with_pid_and_memory() -> None:
