@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from harness.errors import DoctorError
 from harness.evidence import CHECKS, ON_GPUS, Check, Expectation, evaluate
 from harness.evidence.gpus import SLACK_MIB
 from harness.gpumemory import APPS, GPUS, RELEASE_S, GpuWatch
+from harness.models import ModelChoice
+from harness.request import Request
+from harness.session import Session, opened
 
 CHECK = "teardown.gpu-memory"
 UUIDS = ("GPU-0aaa-0000", "GPU-1bbb-0000", "GPU-2ccc-0000")
@@ -176,3 +180,38 @@ def test_a_run_that_started_nothing_is_not_asked() -> None:
 
 def test_bfloat16_has_a_tolerance_of_its_own() -> None:
     assert Expectation.of(run_config(platform="cuda")).tolerance > 100 * Expectation.of(run_config()).tolerance
+
+
+PROGRAM = """#!/bin/sh
+case "$1" in
+--query-gpu=index,uuid,memory.used) printf '0, GPU-0aaa, 4\\n1, GPU-1bbb, 5\\n' ;;
+--query-compute-apps=*) printf 'GPU-1bbb, 4711, python3, 5\\n' ;;
+*) exit 9 ;;
+esac
+"""
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """Of a run on two GPUs, with a program called nvidia-smi before any other."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "nvidia-smi").write_text(PROGRAM)
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    with opened(Request(stack="cuda", model=ModelChoice("tiny", "tiny"), root=tmp_path, quiet=True)) as session:
+        session.use(platform="cuda", gpus=("0", "1"))
+        yield session
+
+
+def test_the_program_itself_is_asked(session: Session) -> None:
+    look = GpuWatch.of(session).before()
+    assert [(gpu.name, gpu.used_mib, len(gpu.processes)) for gpu in look.gpus] == [("0", 4, 0), ("1", 5, 1)]
+
+
+def test_a_program_that_fails_is_an_error_with_its_log(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho no driver >&2\nexit 9\n")
+    with pytest.raises(DoctorError, match="does not tell what is in use") as caught:
+        GpuWatch.of(session).before()
+    assert caught.value.log is not None
+    assert "no driver" in caught.value.log.read_text()
