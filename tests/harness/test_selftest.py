@@ -101,6 +101,28 @@ def test_a_run_in_which_nothing_was_done_is_not_caught(sabotage: Sabotage) -> No
         )
 
 
+ENDS = {
+    "wrong-rank-offset": "an engine refused to join: status 500: 'rank 2 is outside the group: expected ranks [1]';"
+    " expected ranks [1], joined [], missing [1]",
+    "world-too-large": "no more ranks joined within 16 s; expected ranks [1, 2], joined [1], missing [2]",
+    "unreachable-master": "no more ranks joined within 16 s; expected ranks [1], joined [], missing [1]",
+    "unknown-name": "status 500: There is no module or parameter named 'layers.0.nobody' in Qwen3Model",
+    "refused-update": "status 500: ''float31' is not a torch dtype'",
+}
+"""What real runs said at their end."""
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_no_fault_of_a_refit_is_taken_for_another(name: str) -> None:
+    def ends(run: list[Fields]) -> None:
+        event = failure().model_dump(mode="json")
+        event["error"] |= {"kind": "refit", "what": ENDS[name], "found": None, "where": None}
+        run.append(event)
+
+    judged = {one.name: judge(one, outcome(ends, sabotage=one.name)) for one in SABOTAGES if one.name in ENDS}
+    assert [other for other, row in judged.items() if row.caught] == [name]
+
+
 def test_a_declared_check_that_is_red_for_another_reason_is_wrong() -> None:
     both = Sabotage("left-paused", "", "trainer", ("engine.not-paused", "policy.versions-advance"), ("is paused",))
     assert judge(both, outcome(paused, unlabelled)).problems == ("gives another reason: policy.versions-advance",)
