@@ -67,6 +67,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         ("policy.weights-digests", "policy.weights-match"),
         ("version 2: engine-1 rank 0: ", "version 2 at engine-1 probe "),
         engines=2,
+        refits=OVER_A_GROUP,
     ),
     Sabotage(
         "past-the-frontend",
@@ -252,6 +253,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "harness",
         ("policy.weights-changed",),
         ("|diff| is only 0.0e+00, and none of ", " digests changed"),
+        refits=("native",),
     ),
 )
 
