@@ -70,6 +70,16 @@ SABOTAGES: tuple[Sabotage, ...] = (
         refits=OVER_A_GROUP,
     ),
     Sabotage(
+        "refused-by-second-engine",
+        "of two engines, the second refuses the last refit's update, while the first waits in the collective",
+        "trainer",
+        (),
+        ("status 500", "float31", "engine-0 is paused, engine-1 is paused"),
+        ends_in="refit",
+        engines=2,
+        refits=OVER_A_GROUP,
+    ),
+    Sabotage(
         "past-the-frontend",
         "of two engines, all rollouts are asked of the first, past the frontend",
         "trainer",

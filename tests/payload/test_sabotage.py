@@ -132,29 +132,35 @@ def test_the_last_refit_leaves_a_stale_prefix_cache(make_engine: MakeEngine) -> 
     assert around(sabotage.STALE_PREFIX_CACHE, STEPS) == [("/pause", "mode=wait&clear_cache=false"), ("/resume", "")]
 
 
-def test_only_the_second_engine_is_told_two_names_in_each_others_place(make_engine: MakeEngine) -> None:
-    """The first two of equal type and shape that are no vectors: so that every byte still has a place."""
-    update = {
-        "names": ["norm", "other norm", "a", "b", "c", "d"],
-        "dtype_names": ["float32"] * 6,
-        "shapes": [[4], [4], [2, 3], [3, 2], [2, 3], [2, 3]],
-    }
-    told: dict[int, dict[str, Any]] = {}
+UPDATE_OF_SIX = {
+    "names": ["norm", "other norm", "a", "b", "c", "d"],
+    "dtype_names": ["float32"] * 6,
+    "shapes": [[4], [4], [2, 3], [3, 2], [2, 3], [2, 3]],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        (sabotage.MISLED_ENGINE, {"names": ["norm", "other norm", "c", "b", "a", "d"]}),
+        (sabotage.REFUSED_BY_ONE, {"dtype_names": [sabotage.NO_TYPE, *["float32"] * 5]}),
+    ],
+)
+def test_only_the_second_engine_is_told_something_wrong(
+    make_engine: MakeEngine, name: str, changes: dict[str, Any]
+) -> None:
+    """Names are exchanged of the first two of equal type and shape that are no vectors."""
+    told: dict[int, list[Any]] = {}
     for version in (STEPS - 1, STEPS):
         engines = [make_engine(), make_engine()]
-        right = plan(engines[0])
-        both = replace(right, engines=tuple(engine.address(1 + index) for index, engine in enumerate(engines)))
-        fleet = sabotage.fleet_of(both, settings(sabotage.MISLED_ENGINE))
+        addresses = tuple(engine.address(1 + index) for index, engine in enumerate(engines))
+        fleet = sabotage.fleet_of(replace(plan(engines[0]), engines=addresses), settings(name))
         fleet.begin(str(version), 5)
-        fleet.update_weights(update)
+        fleet.update_weights(UPDATE_OF_SIX)
         fleet.close()
-        told[version] = {
-            f"engine-{index}": dict(engine.calls)["/update_weights"]["update_info"]
-            for index, engine in enumerate(engines)
-        }
-    assert told[STEPS - 1] == {"engine-0": update, "engine-1": update}
-    wrong = {**update, "names": ["norm", "other norm", "c", "b", "a", "d"]}
-    assert told[STEPS] == {"engine-0": update, "engine-1": wrong}
+        told[version] = [dict(engine.calls)["/update_weights"]["update_info"] for engine in engines]
+    assert told[STEPS - 1] == [UPDATE_OF_SIX, UPDATE_OF_SIX]
+    assert told[STEPS] == [UPDATE_OF_SIX, {**UPDATE_OF_SIX, **changes}]
 
 
 def test_rollouts_past_the_frontend_are_asked_of_the_first_engine(make_engine: MakeEngine) -> None:

@@ -34,6 +34,7 @@ SUPPRESSED_UPDATE = "suppressed-update"
 ERRORED_ROLLOUTS = "errored-rollouts"
 MISCOUNTED_STEPS = "miscounted-steps"
 MISLED_ENGINE = "misled-second-engine"
+REFUSED_BY_ONE = "refused-by-second-engine"
 PAST_THE_FRONTEND = "past-the-frontend"
 STALE_ROLLOUTS = "stale-rollouts"
 MISNAMED_SAMPLES = "misnamed-samples"
@@ -56,6 +57,7 @@ NAMES = (
     ERRORED_ROLLOUTS,
     MISCOUNTED_STEPS,
     MISLED_ENGINE,
+    REFUSED_BY_ONE,
     PAST_THE_FRONTEND,
     STALE_ROLLOUTS,
     MISNAMED_SAMPLES,
@@ -213,8 +215,11 @@ class _SpoiledFleet(EngineFleet):
             update_info = {**update_info, "names": names}
         if self.version == self._last and self._sabotage == REFUSED_UPDATE:
             update_info = {**update_info, "dtype_names": [NO_TYPE, *update_info["dtype_names"][1:]]}
-        if self.version == self._last and self._sabotage == MISLED_ENGINE:
-            wrong = {**update_info, "names": exchanged(update_info)}
+        if self.version == self._last and self._sabotage in {MISLED_ENGINE, REFUSED_BY_ONE}:
+            changes = {"names": exchanged(update_info)}
+            if self._sabotage == REFUSED_BY_ONE:
+                changes = {"dtype_names": [NO_TYPE, *update_info["dtype_names"][1:]]}
+            wrong = {**update_info, **changes}
             misled, update = self._misled, self._protocol.update
             self._each("update", lambda engine: update(engine, wrong if engine == misled else update_info))
             return
