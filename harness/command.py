@@ -7,7 +7,7 @@ are followed, the processes are watched, and its end is awaited within one deadl
 from __future__ import annotations
 
 from harness.bringup import observer_of
-from harness.calling import HttpBodyError
+from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import Deadline, SteadyClock
 from harness.environ import callers_path_variable
 from harness.errors import Interrupted, TrainingError
@@ -15,6 +15,7 @@ from harness.events import CommandEnded, LabelsSeen, Surveyed
 from harness.labels import LabelWatch
 from harness.manifest import Manifest
 from harness.observer import Observer
+from harness.poller import assume_alive
 from harness.process import Process, describe_exit
 from harness.program import Program
 from harness.provision import ModelFolder
@@ -22,12 +23,16 @@ from harness.services import command as command_service
 from harness.services.context import TRAINER
 from harness.session import Session
 from harness.stack import Stack
+from harness.vigil import Vigil
 
 PROBE_PROMPTS = ((51, 43, 52, 61, 48, 57), (57, 43, 48, 61, 51), (40, 41, 42, 43, 44, 45, 46, 47))
 """Token ids that every vocabulary has. What they mean does not matter: only whether the answer changes."""
 
 ASK_S = 5.0
 """Granted to one question for a label; an engine in the middle of an update may not answer it."""
+
+LEFT_S = 10.0
+"""Granted to all of them together once the command has failed."""
 
 
 class OwnTrainer:
@@ -116,10 +121,13 @@ class OwnTrainer:
         )
 
     def _left(self, observer: Observer) -> str:
-        """How the engines are now, in words. An answer that is none may not take the place of the command's end."""
+        """How the engines are now, in words. No answer of theirs, nor that there is none, takes its place."""
+        late = HttpStatusError(
+            f"no labels within {LEFT_S:g} s", status=None, found="no answer", where="the engines and their sidecars"
+        )
         try:
-            told = observer.labels(ASK_S)
-        except HttpBodyError as odd:
+            told = Vigil(self.session.clock, assume_alive).call(lambda: observer.labels(ASK_S), LEFT_S, late)
+        except (HttpStatusError, HttpBodyError) as odd:
             return f"how it left the engines is not known: {odd.what}"
         self.session.emit(LabelsSeen(engines=told))
         return "; ".join(

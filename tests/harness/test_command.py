@@ -200,14 +200,23 @@ def test_a_command_that_fails_ends_the_run_with_what_it_left(
     assert not [event for event in desk.of(Surveyed) if event.when == "after"]
 
 
-def test_an_engine_that_answers_nonsense_takes_nothing_from_the_commands_end() -> None:
+def test_an_engine_that_answers_nonsense_or_nothing_takes_nothing_from_the_commands_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def labels(_request_s: float) -> NoReturn:
         raise HttpBodyError("GET /weight_info answered something unexpected")
 
     nobody: Any = None
-    observer: Any = SimpleNamespace(labels=labels)
-    left = OwnTrainer(nobody, nobody)._left(observer)
-    assert left == "how it left the engines is not known: GET /weight_info answered something unexpected"
+    session: Any = SimpleNamespace(clock=InterruptibleClock())
+    odd, silent = SimpleNamespace(labels=labels), SimpleNamespace(labels=lambda _request_s: hanging.wait(20))
+    hanging = threading.Event()
+    monkeypatch.setattr(command, "LEFT_S", 0.05)
+    left = [OwnTrainer(session, nobody)._left(cast(Any, observer)) for observer in (silent, odd)]
+    hanging.set()
+    assert left == [
+        "how it left the engines is not known: no labels within 0.05 s",
+        "how it left the engines is not known: GET /weight_info answered something unexpected",
+    ]
 
 
 def test_a_command_that_does_not_end_is_ended_with_the_run(
