@@ -194,3 +194,8 @@ def test_the_machine_is_described_without_its_name() -> None:
 )
 def test_a_processor_is_named_by_its_family(cpuinfo: str, told: str) -> None:
     assert processor(cpuinfo) == told
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="no whole run of the suite has written it yet")
+def test_the_page_of_this_project_is_as_a_run_has_written_it() -> None:
+    assert main() == 0
