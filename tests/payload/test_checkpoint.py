@@ -163,17 +163,20 @@ def test_an_engine_that_refuses_a_checkpoint_stays_paused_under_its_old_name(
     session.close()
 
 
-@pytest.mark.parametrize("what", ["no room", "a full disk"])
-def test_what_fails_before_the_pause_touches_no_engine(
-    what: str, make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("what", "found"), [("no room for", "10"), ("could not be written", "OSError: [Errno 28] No space left on device")]
+)
+def test_what_fails_before_the_pause_touches_no_engine_and_names_the_folder(
+    what: str, found: str, make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = make_engine()
-    session = started(engine, tmp_path / "checkpoints", Source(fails=what == "a full disk"))
-    if what == "no room":
+    session = started(engine, tmp_path / "checkpoints", Source(fails=what == "could not be written"))
+    if what == "no room for":
         usage = type("Usage", (), {"free": 10})()
         monkeypatch.setattr(filesystem.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(RefitError, match=r"no room for the checkpoint|No space left"):
+    with pytest.raises(RefitError, match=what) as caught:
         session.refit(1)
+    assert (caught.value.found, caught.value.where) == (found, str(tmp_path / "checkpoints"))
     assert engine.calls == []
     assert session.state is State.READY
     session.close()

@@ -15,6 +15,8 @@ from smokestack_payload.errors import RefitError
 from smokestack_payload.refit import checkpoint
 from smokestack_payload.refit.admin import EngineFleet
 
+ELSEWHERE = "TMPDIR names where a run's temporary files lie"
+
 
 class FilesystemTransfer:
     """Every checkpoint gets a folder of its own in `folder`, which is removed with the last of them.
@@ -31,7 +33,9 @@ class FilesystemTransfer:
         folder.mkdir(parents=True, exist_ok=True)
 
     def prepare(self, version: str) -> None:
-        """Write the source's weights of this moment. Raises RefitError where there is no room for them."""
+        """Write the source's weights of this moment. Raises RefitError where that cannot be done."""
+        from safetensors import SafetensorError
+
         needed = sum(_bytes(meta) for meta in self._source.metadata())
         free = shutil.disk_usage(self._folder).free
         if needed > free:
@@ -40,10 +44,19 @@ class FilesystemTransfer:
                 expected=f"{needed} free bytes",
                 found=f"{free}",
                 where=str(self._folder),
-                hint="TMPDIR names where a run's temporary files lie",
+                hint=ELSEWHERE,
             )
         path = self._folder / f"{next(self._numbers)}-{version}"
-        checkpoint.write(path, self._source)
+        try:
+            checkpoint.write(path, self._source)
+        except (OSError, SafetensorError) as broken:
+            raise RefitError(
+                f"the checkpoint of version {version} could not be written: no engine was touched",
+                expected=f"{needed} bytes on the disk",
+                found=f"{type(broken).__name__}: {broken}",
+                where=str(self._folder),
+                hint=ELSEWHERE,
+            ) from broken
         self.written = path
 
     def send_weights(self) -> None:
