@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import cast
 
 from harness.config import RefitKind
 from harness.errors import Interrupted, SmokestackError
-from harness.pairs import Lost, side_by_side
+from harness.parallel import Lost, side_by_side
 from harness.report.stream import print_document, say
 from harness.report.verdict import EXIT_CHECK_FAILED, EXIT_PASS, Outcome
 from harness.request import Request
@@ -56,11 +57,12 @@ def run_all(
     width = max(len(one.name) for one in asked)
     began = time.monotonic()
     rows: list[Row] = []
-    for sabotage, told in side_by_side(asked, lambda one: _run(one, request, run), at_a_time):
-        row = _unaccounted(sabotage, told) if isinstance(told, Lost) else told
-        if row is not None:
-            rows.append(row)
-            tell(row, width)
+    with closing(side_by_side(asked, lambda one: _run(one, request, run), at_a_time)) as ended:
+        for sabotage, told in ended:
+            row = _unaccounted(sabotage, told) if isinstance(told, Lost) else told
+            if row is not None:
+                rows.append(row)
+                tell(row, width)
     if len(rows) < len(asked):
         say(f"selftest: interrupted, {len(asked) - len(rows)} of {len(asked)} not run to their end")
     caught = sum(row.caught for row in rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from harness.request import Request
 from harness.sabotage import SABOTAGES, Sabotage, named, selftest
 from harness.sabotage.judgement import judge
 from harness.sabotage.selftest import document, run_all
+from harness.signals import InterruptSignals
 
 PAUSED = Sabotage("left-paused", "as declared", "trainer", ("engine.not-paused",), ("is paused",))
 
@@ -216,6 +219,44 @@ def test_an_interrupt_ends_the_whole(tmp_path: Path) -> None:
         return outcome(interrupted, sabotage=one.sabotage)
 
     assert run_all([PAUSED, PAUSED], request(tmp_path), run) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_interrupt_is_the_exit_status_even_when_it_kills_a_run(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_one: Request) -> Outcome:
+        with InterruptSignals() as signals:
+            os.kill(os.getppid(), signal.SIGTERM)
+            assert signals.interrupt.wait(20)
+        os.kill(os.getpid(), number)
+        raise Interrupted("asked to end")
+
+    monkeypatch.setattr(selftest, "run_once", run)
+    args = build_parser().parse_args(["selftest", "--sabotage", "left-paused"])
+    assert selftest.selftest(args) == 130
+
+
+def test_rows_that_cannot_be_told_leave_no_run_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(one: Request) -> Outcome:
+        if one.sabotage == "endless":
+            with InterruptSignals() as signals:
+                (tmp_path / "begun").touch()
+                assert signals.interrupt.wait(20)
+                (tmp_path / "ended").touch()
+            raise Interrupted("asked to end")
+        ends = time.monotonic() + 20
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < ends
+        return outcome(paused, sabotage=one.sabotage)
+
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(selftest, "tell", closed)
+    with pytest.raises(BrokenPipeError):
+        run_all([PAUSED, replace(PAUSED, name="endless")], request(tmp_path), run, 2)
+    assert (tmp_path / "ended").exists()
 
 
 @pytest.mark.parametrize(("caught", "status"), [(True, 0), (False, 1)])

@@ -6,9 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-from harness.pairs import Lost, side_by_side
+import pytest
+
+from harness.parallel import Lost, side_by_side
 from harness.signals import DIE_WITH_PARENT, InterruptSignals
 
 
@@ -69,4 +72,36 @@ def test_a_request_to_end_reaches_all_and_begins_no_more(tmp_path: Path) -> None
 
     told = dict(side_by_side([0, 1, 2], run, 2))
     assert told == {0: "0 took its stack down", 1: "1 took its stack down"}
+    assert not (tmp_path / "2").exists()
+
+
+def test_a_request_to_end_that_kills_a_process_is_no_loss_to_tell_of(tmp_path: Path) -> None:
+    def run(item: int) -> str:
+        with InterruptSignals() as signals:
+            (tmp_path / str(item)).touch()
+            if item == 0:
+                wait_until((tmp_path / "1").exists)
+                os.kill(os.getppid(), signal.SIGTERM)
+            wait_until(signals.interrupt.is_set)
+        if item == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "told"
+
+    assert dict(side_by_side([0, 1, 2], run, 2)) == {1: "told"}
+
+
+def test_whoever_gives_up_on_the_answers_leaves_none_at_work(tmp_path: Path) -> None:
+    def run(item: int) -> None:
+        with InterruptSignals() as signals:
+            (tmp_path / str(item)).touch()
+            if item == 0:
+                wait_until((tmp_path / "1").exists)
+                return
+            wait_until(signals.interrupt.is_set)
+            (tmp_path / "taken-down").touch()
+
+    with pytest.raises(BrokenPipeError), closing(side_by_side([0, 1, 2], run, 2)) as ended:
+        for _ in ended:
+            raise BrokenPipeError
+    assert (tmp_path / "taken-down").exists()
     assert not (tmp_path / "2").exists()
