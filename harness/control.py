@@ -39,7 +39,7 @@ def with_control(kind: ControlKind, request: Request, first: Outcome, run: Calla
     verdict = first.verdict.model_copy(update={"verdict": word, "control": control})
     outcome = replace(first, verdict=verdict, exit_code=status)
     write_json(first.run_dir / "verdict.json", verdict.document())
-    write_text(first.run_dir / "junit.xml", junit.render(outcome).decode())
+    write_text(first.run_dir / "junit.xml", junit.render(outcome, request.credentials.conceal).decode())
     return outcome
 
 

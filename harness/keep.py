@@ -84,7 +84,8 @@ def _give_up(session: Session, stack: Stack | None, error: BaseException) -> int
     teardown = _clear_away(session, stack)
     session.console.close()
     told = Failure.of(failure).error
-    say(f"{failure_headline(told)}\n{failure_body(told, session.run_dir.path)}")
+    body = failure_body(told, session.run_dir.path, session.request.credentials.conceal)
+    say(f"{failure_headline(told)}\n{body}")
     if session.request.json:
         print_document(failure_document(failure))
     if teardown.clean:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -39,6 +40,10 @@ class Program(BaseModel):
         if shell:
             raise _refused(f"{OPTION}: no shell runs it", f"the word {shell[0]!r}", text)
         return cls(argv=argv, cwd=cwd)
+
+    def concealed(self, conceal: Callable[[str], str]) -> Program:
+        """What may be written down of it."""
+        return self.model_copy(update={"argv": tuple(conceal(word) for word in self.argv)})
 
     @property
     def text(self) -> str:

@@ -194,7 +194,8 @@ class SmokeRun:
             # It can still be told, and is not a pass: whoever looks for the file would find none.
             session.record_failure(error)
             outcome = self._outcome()
-        self._write_beside("junit.xml", lambda name: run_dir.write_text(name, junit.render(outcome).decode()))
+        conceal = session.request.credentials.conceal
+        self._write_beside("junit.xml", lambda name: run_dir.write_text(name, junit.render(outcome, conceal).decode()))
         root = session.config.project_root
         self._write_beside("environment.json", lambda name: run_dir.write_json(name, machine.describe(root)))
         return outcome

@@ -115,7 +115,7 @@ def opened(request: Request) -> Iterator[Session]:
             EventLog(run_dir.path / EVENTS_FILE, monotonic=clock.monotonic, conceal=request.credentials.conceal)
         )
         config = _resolve(request, run_dir, scratch.path, {name: leases[name].port for name in names})
-        console = stack.enter_context(Console(sys.stderr, quiet=request.quiet))
+        console = stack.enter_context(Console(sys.stderr, quiet=request.quiet, conceal=request.credentials.conceal))
         in_use = stack.enter_context(InUse(in_use_file(request.root, request.stack)))
         session = Session(request, config, run_dir, scratch, events, console, clock, signals, in_use)
         session.use()
@@ -156,7 +156,7 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         keep_up=request.keep_up,
         headers=request.credentials.described(),
         sabotage=request.sabotage,
-        trainer=request.trainer,
+        trainer=None if request.trainer is None else request.trainer.concealed(request.credentials.conceal),
         serving=request.serving,
         control=request.control,
         deadlines=request.deadlines,

@@ -40,8 +40,8 @@ class Console:
     """Follows a run. Give `on_event` every event; call `summary` once, at the end.
 
     A stream that breaks (`| head`, a terminal that was closed) ends the view, never the run.
-    `quiet` shows the summary only. `clock` counts seconds on any scale. Use it as a context manager, or call `close`,
-    so that the terminal is restored however the run ends.
+    `quiet` shows the summary only. `clock` counts seconds on any scale; for `conceal` see `failure_body`. Use it as a
+    context manager, or call `close`, so that the terminal is restored however the run ends.
     """
 
     def __init__(
@@ -50,10 +50,12 @@ class Console:
         plain: bool | None = None,
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        conceal: Callable[[str], str] = lambda text: text,
     ) -> None:
         lasting_stream = lasting(stream)
         self.plain = wants_plain(lasting_stream) if plain is None else plain
         self._quiet = quiet
+        self._conceal = conceal
         self._rich = RichConsole(
             file=lasting_stream,
             force_terminal=not self.plain,
@@ -112,7 +114,8 @@ class Console:
         for check in outcome.verdict.failed():
             self._block(check_headline(check), check_body(check))
         if outcome.failure is not None:
-            self._block(failure_headline(outcome.failure), failure_body(outcome.failure, outcome.run_dir))
+            body = failure_body(outcome.failure, outcome.run_dir, self._conceal)
+            self._block(failure_headline(outcome.failure), body)
         self._verdict(outcome)
 
     def comparison(self, control: Control) -> None:

@@ -7,6 +7,7 @@ layout does not depend on the terminal, so that the text is the same wherever it
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 from harness import events
@@ -33,14 +34,17 @@ def failure_headline(failure: events.RunFailure) -> str:
     return f"ERROR {failure.kind}: {plain(failure.what)}"
 
 
-def failure_body(failure: events.RunFailure, run_dir: Path) -> str:
-    """Expected, found, where, log tail and fix of a run that ended early, indented."""
+def failure_body(failure: events.RunFailure, run_dir: Path, conceal: Callable[[str], str]) -> str:
+    """Expected, found, where, log tail and fix of a run that ended early, indented.
+
+    `conceal` takes out of the log what must not be shown; the failure itself was recorded without it.
+    """
     lines: list[str] = []
     for label, value in (("expected", failure.expected), ("found", failure.found), ("where", failure.where)):
         if value is not None:
             lines += _labelled(label, value)
     if failure.log is not None:
-        lines += _log_lines(run_dir / failure.log)
+        lines += _log_lines(run_dir / failure.log, conceal)
     if failure.hint is not None:
         lines += _labelled("fix", failure.hint, wrap=False)
     return "\n".join(lines)
@@ -71,9 +75,9 @@ def _labelled(label: str, value: str, *, wrap: bool = True) -> list[str]:
     return lines or [first.rstrip()]
 
 
-def _log_lines(path: Path) -> list[str]:
+def _log_lines(path: Path, conceal: Callable[[str], str]) -> list[str]:
     try:
-        tail = [plain(line).rstrip() for line in log_tail(path)]
+        tail = [plain(conceal(line)).rstrip() for line in log_tail(path)]
     except OSError as error:
         return _labelled("log", f"{shown(path)} (cannot be read: {error.strerror})", wrap=False)
     if not tail:

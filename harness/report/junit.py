@@ -6,6 +6,7 @@ The texts are those of the terminal (`report.failure`), so that a reader of the 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 
 from harness.plaintext import plain
 from harness.report.comparison import Control
@@ -20,8 +21,8 @@ RUN_CASE = "run"
 """The test case that stands for the run as a whole; it is there only when the run ended early."""
 
 
-def render(outcome: Outcome) -> bytes:
-    """The document, UTF-8 encoded, with an XML declaration."""
+def render(outcome: Outcome, conceal: Callable[[str], str]) -> bytes:
+    """The document, UTF-8 encoded, with an XML declaration. For `conceal` see `failure_body`."""
     verdict = outcome.verdict
     statuses = [check.status for check in verdict.checks]
     errors = 0 if outcome.failure is None else 1
@@ -38,7 +39,7 @@ def render(outcome: Outcome) -> bytes:
     suite = ET.SubElement(suites, "testsuite", {"name": f"smokestack.{verdict.stack}", **counts})
     _add_properties(suite, outcome)
     if outcome.failure is not None:
-        _add_run_error(suite, outcome)
+        _add_run_error(suite, outcome, conceal)
     for check in verdict.checks:
         case = _add_case(suite, outcome, check.id)
         if check.status == "fail":
@@ -78,12 +79,12 @@ def _add_properties(suite: ET.Element, outcome: Outcome) -> None:
         ET.SubElement(properties, "property", {"name": name, "value": plain(str(value))})
 
 
-def _add_run_error(suite: ET.Element, outcome: Outcome) -> None:
+def _add_run_error(suite: ET.Element, outcome: Outcome, conceal: Callable[[str], str]) -> None:
     failure = outcome.failure
     assert failure is not None
     case = _add_case(suite, outcome, RUN_CASE)
     error = ET.SubElement(case, "error", {"message": plain(failure.what), "type": failure.kind})
-    error.text = f"{failure_headline(failure)}\n{failure_body(failure, outcome.run_dir)}\n"
+    error.text = f"{failure_headline(failure)}\n{failure_body(failure, outcome.run_dir, conceal)}\n"
 
 
 def _add_control(suite: ET.Element, outcome: Outcome, control: Control) -> None:

@@ -12,6 +12,7 @@ from event_factory import Fields, edited, failure, passing_run, run_config, the,
 from rich.console import Console as RichConsole
 
 from harness import events
+from harness.credentials import NO_CREDENTIALS
 from harness.evidence import CHECKS
 from harness.plaintext import plain
 from harness.report.console import Console, wants_plain
@@ -120,7 +121,9 @@ def test_a_log_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert "x.log (cannot be read: Permission denied)" in failure_body(failure(log="x.log").error, tmp_path)
+    assert "x.log (cannot be read: Permission denied)" in failure_body(
+        failure(log="x.log").error, tmp_path, NO_CREDENTIALS.conceal
+    )
 
 
 def test_the_summary_has_a_row_for_each_version_and_each_check() -> None:
@@ -167,18 +170,20 @@ def test_a_failure_says_what_was_expected_and_found_shows_the_log_and_what_to_do
 
 
 def test_a_log_that_is_not_there_is_said_to_be_empty(tmp_path: Path) -> None:
-    assert "gone.log (nothing in it)" in failure_body(failure(log="logs/gone.log").error, tmp_path)
+    assert "gone.log (nothing in it)" in failure_body(
+        failure(log="logs/gone.log").error, tmp_path, NO_CREDENTIALS.conceal
+    )
 
 
 def test_a_fix_of_several_lines_stays_as_it_was_written(tmp_path: Path) -> None:
     command = "./noxw -s doctor -- " + "--stack cpu " * 10
-    body = failure_body(failure(hint=f"first run\n{command}").error, tmp_path)
+    body = failure_body(failure(hint=f"first run\n{command}").error, tmp_path, NO_CREDENTIALS.conceal)
     assert body.endswith(f"  fix       first run\n            {command}")
 
 
 def test_escapes_of_other_programs_do_not_reach_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text("\x1b[2J\x1b]0;title\x07gone \x9b31m\n")
-    body = failure_body(failure(log="x.log", found="\x1b[1mbold\x1b[0m").error, tmp_path)
+    body = failure_body(failure(log="x.log", found="\x1b[1mbold\x1b[0m").error, tmp_path, NO_CREDENTIALS.conceal)
     assert ESCAPE not in body
     assert "    | gone 31m" in body
     assert "  found     bold" in body

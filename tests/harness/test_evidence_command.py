@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from event_factory import Fields, edited, failure, passing_run, run_config, the
 
+from harness.credentials import NO_CREDENTIALS
 from harness.evidence import CHECKS, Check, Expectation, checks_of, evaluate, unjudged_checks
 from harness.evidence.command import versions_seen
 from harness.evidence.scope import UNTOLD
@@ -89,7 +90,7 @@ def test_the_verdict_says_that_it_is_one_by_observation_and_what_it_does_not_cov
     assert document["trainer"] == "python train.py --fast"
     assert document["not_judged"] == [check_id for check_id in checks_of(WANT) if check_id not in JUDGED]
     assert document["policy_versions"] == [0, 1, 2, 3]
-    junit = render(judge_run(SOUND, command_config())).decode()
+    junit = render(judge_run(SOUND, command_config()), NO_CREDENTIALS.conceal).decode()
     assert 'name="trainer" value="python train.py --fast"' in junit
     assert f'name="not_judged" value="{" ".join(document["not_judged"])}"' in junit
 

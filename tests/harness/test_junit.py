@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from event_factory import Fields, failure, passing_run, run_config, without
 
+from harness.credentials import NO_CREDENTIALS
 from harness.report import junit
 from harness.report.failure import check_body, failure_body
 from harness.report.verdict import Outcome, judge_run
@@ -20,7 +21,7 @@ STATUS_OF_CHILD = {"failure": "fail", "skipped": "skip", "system-out": "pass"}
 
 def rendered(run: list[Fields], run_dir: Path = Path("runs/x")) -> tuple[ET.Element, Outcome]:
     outcome = judge_run(run, run_config(run_dir))
-    (suite,) = ET.fromstring(junit.render(outcome))
+    (suite,) = ET.fromstring(junit.render(outcome, NO_CREDENTIALS.conceal))
     return suite, outcome
 
 
@@ -64,7 +65,7 @@ def test_a_run_that_ended_early_is_an_error_with_its_log(tmp_path: Path) -> None
     (element,) = suite.iter("error")
     assert element.attrib == {"message": outcome.failure.what, "type": "refit"}
     text = element.text or ""
-    assert failure_body(outcome.failure, tmp_path) in text
+    assert failure_body(outcome.failure, tmp_path, NO_CREDENTIALS.conceal) in text
     assert "line 10 red \N{REPLACEMENT CHARACTER} <&>]]>" in text
     assert "line 9 " not in text
     assert "last 40 lines" in text

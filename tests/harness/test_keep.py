@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from harness.bringup import new_stack
 from harness.cli import build_parser
 from harness.clock import Deadline
 from harness.config import Deadlines
+from harness.credentials import Credentials
 from harness.errors import DoctorError, TeardownError
 from harness.events import RunFailure, Survivor
 from harness.inuse import in_use_file
@@ -173,6 +175,13 @@ class TestFailedUp:
         assert "    | the model is too large" in said
         assert "logs/engine-0.log" in said
         assert "  fix " in said
+
+    def test_a_key_that_is_in_the_log_is_not_said(self, asked: Request, capsys: pytest.CaptureFixture[str]) -> None:
+        engine = asked.root / ".venv-cpu" / "bin" / "vllm-rs"
+        engine.write_text("#!/bin/sh\necho not accepted: key-of-nobody\nexit 3\n")
+        _, said = self.fails(replace(asked, credentials=Credentials(api_key="key-of-nobody")), capsys)
+        assert "    | not accepted: [concealed]" in said
+        assert "key-of-nobody" not in said
 
     def test_an_interrupt_at_the_very_end_still_counts(
         self, asked: Request, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from harness import run, rundir
 from harness.bringup import phase
 from harness.config import RunConfig
+from harness.credentials import Credentials
 from harness.errors import (
     DiscoveryError,
     DoctorError,
@@ -28,6 +29,7 @@ from harness.errors import (
 )
 from harness.events import GpuMemory, GpuUse, ServiceStarted
 from harness.models import ModelChoice
+from harness.program import Program
 from harness.report import environment as machine
 from harness.report.verdict import Outcome
 from harness.request import Request
@@ -100,6 +102,24 @@ def test_the_verdict_alone_goes_to_stdout(
     assert json.loads(captured.out) == verdict_of(tmp_path)
     assert "no space" in captured.err
     assert "rm -r .cache" in captured.err
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["our-trainer", "own-trainer"])
+def test_a_key_in_a_log_or_on_a_command_line_is_told_nowhere(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "engine.log"
+    log.write_text("started\nAuthorization: Bearer key-of-nobody\n")
+    ends_with(NotReadyError("engine-0 was not ready", log=log), monkeypatch)
+    trainer = Program(argv=("train.py", "--key=key-of-nobody"), cwd=tmp_path) if own else None
+    smoke(asked(tmp_path, credentials=Credentials(api_key="key-of-nobody"), trainer=trainer, quiet=False))
+    told = {path.name: path.read_text() for path in (tmp_path / "runs" / "latest").glob("*.*")}
+    told["stderr"] = capsys.readouterr().err
+    assert [name for name, text in told.items() if "key-of-nobody" in text] == []
+    for name in ("stderr", "junit.xml"):
+        assert "| Authorization: Bearer [concealed]" in told[name]
+    assert ("--key=[concealed]" in told["config.json"]) is own
+    assert trainer is None or trainer.argv[1] == "--key=key-of-nobody"
 
 
 def full_from(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

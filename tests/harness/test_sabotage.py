@@ -12,6 +12,7 @@ from event_factory import passing_run, run_config
 from harness import errors
 from harness.cli import build_parser
 from harness.config import RunConfig
+from harness.credentials import NO_CREDENTIALS
 from harness.report import junit
 from harness.report.narration import narrate
 from harness.report.verdict import Verdict, judge_run
@@ -120,7 +121,7 @@ def test_a_sabotaged_run_says_so_wherever_it_is_looked_at() -> None:
     document = outcome.verdict.document()
     assert document["sabotage"] == "left-paused"
     assert Verdict.model_validate(document) == outcome.verdict
-    assert b'name="sabotage" value="left-paused"' in junit.render(outcome)
+    assert b'name="sabotage" value="left-paused"' in junit.render(outcome, NO_CREDENTIALS.conceal)
     first = narrate(outcome.run.entries[0])
     assert first is not None and first.startswith("SABOTAGED on purpose (left-paused)")
     assert config.model_dump()["sabotage"] == "left-paused"
@@ -129,7 +130,7 @@ def test_a_sabotaged_run_says_so_wherever_it_is_looked_at() -> None:
 def test_another_run_says_nothing_of_sabotage() -> None:
     outcome = judge_run(passing_run(), run_config())
     assert "sabotage" not in outcome.verdict.document()
-    assert b"sabotage" not in junit.render(outcome)
+    assert b"sabotage" not in junit.render(outcome, NO_CREDENTIALS.conceal)
     assert "SABOTAGED" not in str(narrate(outcome.run.entries[0]))
 
 
