@@ -38,8 +38,8 @@ class WeightVersionSpan(Served):
     """Tokens `start` to `end` (exclusive) of one output come from the weights labelled `version`."""
 
     version: str
-    start: int = Field(ge=0)
-    end: int = Field(ge=0)
+    start: Tokens
+    end: Tokens
 
 
 class GeneratedChoice(Served):
@@ -88,7 +88,7 @@ class ChatAnswer(Served):
 
 
 class CompletionLogprobs(Served):
-    token_logprobs: list[float] = Field(min_length=1)
+    token_logprobs: list[Logprob] = Field(min_length=1)
 
 
 class CompletionChoice(Served):
@@ -96,13 +96,13 @@ class CompletionChoice(Served):
 
 
 class PromptTokensDetails(Served):
-    cached_tokens: int = Field(default=0, ge=0)
+    cached_tokens: Tokens = 0
 
 
 class CompletionUsage(Served):
     """`prompt_tokens_details` is null where nothing came from the cache, and where the engine does not count it."""
 
-    prompt_tokens: int
+    prompt_tokens: Tokens
     prompt_tokens_details: PromptTokensDetails | None = None
 
 

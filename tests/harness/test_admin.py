@@ -11,7 +11,7 @@ from werkzeug import Request, Response
 
 from harness import calling
 from harness.admin import EngineAdmin, FrontendClient, SidecarControl
-from harness.calling import HttpClient, HttpStatusError
+from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
 from harness.plaintext import printable
@@ -154,3 +154,16 @@ def test_what_came_from_the_cache_is_0_where_the_engine_counts_none(httpserver: 
     httpserver.expect_request("/v1/completions").respond_with_json(answer)
     first = EngineAdmin(client(httpserver)).first_token("tiny", [1, 2, 3])
     assert (first.cached_tokens, first.first_logprob, first.usage.prompt_tokens) == (0, -0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("logprob", "cached"), [(0.5, 0), ("NaN", 0), (-0.5, -1), (-0.5, True), (-0.5, "256")], ids=str
+)
+def test_a_first_token_with_impossible_numbers_is_refused(
+    logprob: object, cached: object, httpserver: HTTPServer
+) -> None:
+    usage = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": cached}}
+    answer = {"choices": [{"logprobs": {"token_logprobs": [logprob]}}], "usage": usage}
+    httpserver.expect_request("/v1/completions").respond_with_json(answer)
+    with pytest.raises(HttpBodyError):
+        EngineAdmin(client(httpserver)).first_token("tiny", [1, 2, 3])
