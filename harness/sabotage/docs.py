@@ -27,11 +27,11 @@ _HEAD = f"""\
     ./noxw -s smoke -- --sabotage swapped-tensors        # a single run, with the whole of its report
 
 A check that cannot fail proves nothing. Each sabotage is one fault, made on purpose in a real run; `selftest` requires
-that exactly the checks that are declared for it fail, that the run ends as declared, that all the words that name the
-cause are said, and that whatever failed says some of them: a fault that is not made, or a check that is red for another
-reason, is a row that is WRONG. Every row is run and told, whatever the others came to; the exit status is then 1. Each
-has a stack of its own (docs/adr/0023-a-stack-for-each-sabotage.md). Two are run at a time
-(`--side-by-side`). An interrupt ends the runs under way, each with its stack.
+that exactly the checks that are declared for it fail, that the run ends as declared, and that whatever failed says all
+the words that name its cause, each check its own: a fault that is not made, or a check that is red for another reason,
+is a row that is WRONG. Every row is run and told, whatever the others came to; the exit status is then 1. Each has a
+stack of its own (docs/adr/0023-a-stack-for-each-sabotage.md). Two are run at a time (`--side-by-side`). An interrupt
+ends the runs under way, each with its stack.
 
 The trainer's are made in `smokestack_payload.sabotage`, the harness's in `harness.sabotage.acts`. A sabotaged run says
 so in its first line, in its verdict's line, in `config.json` and in `verdict.json`; only this option makes one, no
@@ -65,9 +65,17 @@ def _row(one: Sabotage) -> str:
     fails = [f"`{check}`" for check in one.fails]
     if one.ends_in is not None:
         fails.append(f"the run, in `{one.ends_in}`")
-    words = ", ".join(f"`{text.strip().replace('|', chr(92) + '|')}`" for text in one.words)
     kinds = "" if OVER_A_GROUP[0] in one.refits else f", with `--refit {one.refits[0]}`"
-    return f"| `{one.name}` | {one.does}{kinds} | {one.where} | {', '.join(fails)} | {words} |"
+    return f"| `{one.name}` | {one.does}{kinds} | {one.where} | {', '.join(fails)} | {_words(one)} |"
+
+
+def _words(one: Sabotage) -> str:
+    """Of each that fails, where there are several."""
+    told = {
+        who: ", ".join(f"`{text.strip().replace('|', chr(92) + '|')}`" for text in words)
+        for who, words in one.reasons.items()
+    }
+    return "; ".join(told.values() if len(told) == 1 else (f"{who}: {words}" for who, words in told.items()))
 
 
 def main(argv: Sequence[str]) -> int:

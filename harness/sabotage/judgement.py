@@ -32,8 +32,8 @@ class Row:
 def judge(sabotage: Sabotage, outcome: Outcome) -> Row:
     """Compare; the verdict has to say that it is one of a sabotaged run, too.
 
-    All the words have to be said, and whatever failed has to say some of them: a check that is red for another reason
-    than the fault is not what was declared.
+    Whatever failed has to say all the words that are declared for it: a check that is red for another reason than the
+    fault is not what was declared, whatever another check says.
     """
     red = tuple(check.id for check in outcome.verdict.failed())
     ended_in = None if outcome.failure is None else outcome.failure.kind
@@ -43,12 +43,10 @@ def judge(sabotage: Sabotage, outcome: Outcome) -> Row:
     if ended_in != sabotage.ends_in:
         problems.append(f"ended in {ended_in or 'no failure'}, declared {sabotage.ends_in or 'no failure'}")
     problems += [
-        f"says nothing of {words!r}" for words in sabotage.words if not any(words in text for text in accounts.values())
-    ]
-    problems += [
-        f"gives another reason: {who}"
-        for who, text in accounts.items()
-        if (who in sabotage.fails or who == sabotage.ends_in) and not any(words in text for words in sabotage.words)
+        f"gives another reason: {who} says nothing of {words!r}"
+        for who, declared in sabotage.reasons.items()
+        for words in declared
+        if who in accounts and words not in accounts[who]
     ]
     if outcome.exit_code == 0:
         problems.append("exit status 0")

@@ -14,8 +14,9 @@ BY_FILES = ("filesystem",)
 
 @dataclass(frozen=True)
 class Sabotage:
-    """One fault. `fails` are the checks that it must turn red, and no other; `words` must be in what the run says.
+    """One fault. `fails` are the checks that it must turn red, and no other; `words` must be in what those say.
 
+    Where several fail, or one and the run itself, each has words of its own, by its id or by the kind of failure.
     `where` is who does it: the trainer, from its configuration, or the harness, in `acts`. `ends_in` is the kind of
     failure in which the run has to end, None where it goes on to its end. It needs a run of so many `engines`; `refits`
     are the kinds of refit in which there is such a fault.
@@ -25,10 +26,19 @@ class Sabotage:
     does: str
     where: Where
     fails: tuple[str, ...]
-    words: tuple[str, ...]
+    words: tuple[str, ...] | Mapping[str, tuple[str, ...]]
     ends_in: str | None = None
     engines: int = 1
     refits: tuple[str, ...] = (*OVER_A_GROUP, *BY_FILES)
+
+    @property
+    def reasons(self) -> Mapping[str, tuple[str, ...]]:
+        """The words of each check that fails, and of the run's end. Raises ValueError for words that are nobody's."""
+        who = (*self.fails, *([] if self.ends_in is None else [self.ends_in]))
+        words = {who[0]: self.words} if isinstance(self.words, tuple) else self.words
+        if set(words) != set(who):
+            raise ValueError(f"{self.name}: words of {', '.join(words)}, while what fails is {', '.join(who)}")
+        return words
 
 
 SABOTAGES: tuple[Sabotage, ...] = (
@@ -37,14 +47,22 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "the last refit sets its version and moves nothing",
         "trainer",
         ("policy.weights-digests", "policy.weights-match", "policy.weights-changed", "policy.weights-restored"),
-        ("version 1 to 2: |diff| is only 0.0e+00", "version 2: ", "version 2 probe ", "restored: probes "),
+        {
+            "policy.weights-digests": ("version 2: ", "differs from the trainer's"),
+            "policy.weights-match": ("version 2 probe ",),
+            "policy.weights-changed": ("version 1 to 2: |diff| is only 0.0e+00",),
+            "policy.weights-restored": ("restored: probes ",),
+        },
     ),
     Sabotage(
         "weights-without-label",
         "the last refit moves the weights and sets no version",
         "trainer",
         ("policy.versions-advance", "policy.versions-spans"),
-        ("version 2: engine label '1'", "sidecar label '1'", "version 2 output 0 says 1["),
+        {
+            "policy.versions-advance": ("version 2: engine label '1'", "sidecar label '1'"),
+            "policy.versions-spans": ("version 2 output 0 says 1[",),
+        },
     ),
     Sabotage(
         "one-corrupted-tensor",
@@ -58,14 +76,20 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "two large tensors of equal shape are sent under each other's name",
         "trainer",
         ("policy.weights-digests", "policy.weights-match"),
-        ("version 2: ", ".weight", "version 2 probe "),
+        {
+            "policy.weights-digests": ("version 2: ", ".weight differs from the trainer's"),
+            "policy.weights-match": ("version 2 probe ",),
+        },
     ),
     Sabotage(
         "misled-second-engine",
         "of two engines, the last refit tells the second two names of equal shape in each other's place",
         "trainer",
         ("policy.weights-digests", "policy.weights-match"),
-        ("version 2: engine-1 rank 0: ", "version 2 at engine-1 probe "),
+        {
+            "policy.weights-digests": ("version 2: engine-1 rank 0: ",),
+            "policy.weights-match": ("version 2 at engine-1 probe ",),
+        },
         engines=2,
         refits=OVER_A_GROUP,
     ),
@@ -92,7 +116,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "the trainer announces and sends only the first half of the tensors",
         "trainer",
         ("policy.weights-covered",),
-        ("not sent: ", "the trainer's tensors are not the engine's"),
+        {"policy.weights-covered": ("not sent: ",), "refit": ("the trainer's tensors are not the engine's",)},
         ends_in="refit",
     ),
     Sabotage(
@@ -100,7 +124,10 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "the optimizer's steps move no weight",
         "trainer",
         ("policy.weights-changed", "policy.mismatch"),
-        ("version 0 to 1: |diff| is only 0.0e+00", "only 0 of 16 rollouts tell versions apart"),
+        {
+            "policy.weights-changed": ("version 0 to 1: |diff| is only 0.0e+00",),
+            "policy.mismatch": ("only 0 of 16 rollouts tell versions apart",),
+        },
     ),
     Sabotage(
         "errored-rollouts",
@@ -142,7 +169,11 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "after the run's last refit the engines are not resumed",
         "trainer",
         ("policy.weights-restored", "generation.after-update", "engine.not-paused"),
-        ("is paused", "no probes of ", "HTTP 0: "),
+        {
+            "policy.weights-restored": ("no probes of ",),
+            "generation.after-update": ("HTTP 0: ",),
+            "engine.not-paused": ("is paused",),
+        },
     ),
     Sabotage(
         "not-destroyed",
@@ -177,7 +208,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "the engine is killed and started anew on its ports, while its sidecar stays",
         "harness",
         ("stack.same-processes",),
-        ("engine-0 exited with -9", "engine-0 was replaced"),
+        {"stack.same-processes": ("engine-0 exited with -9",), "service-died": ("engine-0 was replaced",)},
         ends_in="service-died",
     ),
     Sabotage(
@@ -185,7 +216,10 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "discovery lists the engine as another instance than the one that was pinned",
         "harness",
         ("discovery.topology",),
-        ("the topology changed under the run", "gone: ", "new: "),
+        {
+            "discovery.topology": ("the topology changed under the run", "gone: ", "new: "),
+            "discovery": ("the topology changed under the run",),
+        },
         ends_in="discovery",
     ),
     Sabotage(
@@ -254,7 +288,7 @@ SABOTAGES: tuple[Sabotage, ...] = (
         "in the place of our trainer, a command that fails",
         "harness",
         ("training.command",),
-        ("exit status 3", "the command failed"),
+        {"training.command": ("exit status 3",), "training": ("the command failed",)},
         ends_in="training",
     ),
     Sabotage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -45,8 +46,21 @@ def test_names_are_given_once() -> None:
 def test_each_names_checks_that_exist_or_the_end_of_the_run(sabotage: Sabotage) -> None:
     assert set(sabotage.fails) <= set(ALL_CHECKS)
     assert sabotage.fails or sabotage.ends_in
-    assert all(words.strip() for words in sabotage.words) and sabotage.words
+    assert all(words and all(text.strip() for text in words) for words in sabotage.reasons.values())
     assert sabotage.where in get_args(Where)
+
+
+def test_where_several_fail_each_has_words_of_its_own() -> None:
+    shared = Sabotage("one", "", "trainer", ("policy.weights-match", "policy.mismatch"), ("version 2",))
+    for wrong in (shared, replace(shared, words={"policy.mismatch": ("version 2",)})):
+        with pytest.raises(ValueError, match="one: words of policy"):
+            _ = wrong.reasons
+    ended = replace(shared, fails=("policy.mismatch",), ends_in="refit")
+    with pytest.raises(ValueError, match=r"words of policy\.mismatch, while what fails is policy\.mismatch, refit"):
+        _ = ended.reasons
+    words = {"policy.mismatch": ("version 2",), "refit": ("status 500",)}
+    assert replace(ended, words=words).reasons == words
+    assert replace(ended, fails=(), words=("status 500",)).reasons == {"refit": ("status 500",)}
 
 
 @each

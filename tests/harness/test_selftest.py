@@ -62,8 +62,7 @@ def test_too_many_is_wrong() -> None:
 def test_other_words_are_wrong() -> None:
     silent = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), ("the moon",))
     assert judge(silent, outcome(paused)).problems == (
-        "says nothing of 'the moon'",
-        "gives another reason: engine.not-paused",
+        "gives another reason: engine.not-paused says nothing of 'the moon'",
     )
 
 
@@ -79,7 +78,7 @@ def test_another_end_is_wrong() -> None:
     row = judge(PAUSED, outcome(paused, ends))
     assert row.ended_in is not None
     assert f"ended in {row.ended_in}, declared no failure" in row.problems
-    words = ("is paused", outcome(ends).run.failure.what)
+    words = {"engine.not-paused": ("is paused",), row.ended_in: (outcome(ends).run.failure.what,)}
     declared = Sabotage("left-paused", "", "trainer", ("engine.not-paused",), words, ends_in=row.ended_in)
     assert judge(declared, outcome(paused, ends)).caught
     assert "ended in no failure" in judge(declared, outcome(paused)).problems[0]
@@ -98,10 +97,9 @@ def test_a_run_in_which_nothing_was_done_is_not_caught(sabotage: Sabotage) -> No
     assert {"exit status 0", *(f"not red: {check}" for check in sabotage.fails)} <= set(untouched.problems)
     if sabotage.ends_in is not None:
         assert "ended in no failure, declared" in "; ".join(untouched.problems)
-        assert (
-            f"gives another reason: {sabotage.ends_in}"
-            in judge(sabotage, outcome(ends, sabotage=sabotage.name)).problems
-        )
+        problems = judge(sabotage, outcome(ends, sabotage=sabotage.name)).problems
+        words = sabotage.reasons[sabotage.ends_in][0]
+        assert f"gives another reason: {sabotage.ends_in} says nothing of {words!r}" in problems
 
 
 ENDS = {
@@ -127,10 +125,15 @@ def test_no_fault_of_a_refit_is_taken_for_another(name: str) -> None:
 
 
 def test_a_declared_check_that_is_red_for_another_reason_is_wrong() -> None:
-    both = Sabotage("left-paused", "", "trainer", ("engine.not-paused", "policy.versions-advance"), ("is paused",))
-    assert judge(both, outcome(paused, unlabelled)).problems == ("gives another reason: policy.versions-advance",)
-    told = Sabotage(both.name, "", "trainer", both.fails, ("is paused", "version 2: engine label '1'"))
-    assert judge(told, outcome(paused, unlabelled)).caught
+    """Also when another of the checks says what it should have said."""
+    words = {"engine.not-paused": ("is paused",), "policy.versions-advance": ("version 2: engine label '1'",)}
+    both = Sabotage("left-paused", "", "trainer", tuple(words), words)
+    assert judge(both, outcome(paused, unlabelled)).caught
+    swapped = dict(zip(words, reversed(words.values()), strict=True))
+    assert judge(replace(both, words=swapped), outcome(paused, unlabelled)).problems == (
+        "gives another reason: engine.not-paused says nothing of \"version 2: engine label '1'\"",
+        "gives another reason: policy.versions-advance says nothing of 'is paused'",
+    )
 
 
 def test_a_verdict_that_does_not_say_so_is_wrong() -> None:
