@@ -31,8 +31,8 @@ PROBE_PROMPTS = ((51, 43, 52, 61, 48, 57), (57, 43, 48, 61, 51), (40, 41, 42, 43
 ASK_S = 5.0
 """Granted to one question for a label; an engine in the middle of an update may not answer it."""
 
-LEFT_S = 10.0
-"""Granted to all of them together once the command has failed."""
+LEFT_ASK_S, LEFT_S = 2.0, 10.0
+"""Granted to one question once the command has failed, and to all together: one engine that hangs hides no other."""
 
 
 class OwnTrainer:
@@ -126,7 +126,7 @@ class OwnTrainer:
             f"no labels within {LEFT_S:g} s", status=None, found="no answer", where="the engines and their sidecars"
         )
         try:
-            told = Vigil(self.session.clock, assume_alive).call(lambda: observer.labels(ASK_S), LEFT_S, late)
+            told = Vigil(self.session.clock, assume_alive).call(lambda: observer.labels(LEFT_ASK_S), LEFT_S, late)
         except (HttpStatusError, HttpBodyError) as odd:
             return f"how it left the engines is not known: {odd.what}"
         self.session.emit(LabelsSeen(engines=told))

@@ -7,6 +7,7 @@ frontend. Whom the weights are asked of is in `accounts`. The stack is watched m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -122,14 +123,17 @@ class Observer:
     def pauses(self, request_s: float) -> dict[str, bool | None]:
         """Of each engine by its admin URL whether it says that it is paused; None for one that gives no sound answer.
 
-        Asked without a look at the processes: for a run that is ending, whose cause no answer may take the place of.
+        Asked without a look at the processes: for a run that is ending, whose cause no answer may take the place of,
+        nor one that does not come.
         """
         quick = replace(self, request_s=request_s, watch=assume_alive)
         workers = self.topology.workers
         late = HttpStatusError("GET /is_paused", status=None, found="no answer", where=self._where())
+        told: dict[str, bool | None] = dict.fromkeys((worker.admin_url for worker in workers), None)
 
-        def ask() -> dict[str, bool | None]:
-            return {worker.admin_url: sound(quick._engine(worker)) for worker in workers}
+        def ask() -> None:
+            for worker in workers:
+                told[worker.admin_url] = sound(quick._engine(worker))
 
         def sound(engine: EngineAdmin) -> bool | None:
             try:
@@ -137,10 +141,9 @@ class Observer:
             except (HttpStatusError, HttpBodyError):
                 return None
 
-        try:
-            return quick._vigil.call(ask, (request_s + 1) * len(workers), late)
-        except HttpStatusError:
-            return dict.fromkeys((worker.admin_url for worker in workers), None)
+        with suppress(HttpStatusError):
+            quick._vigil.call(ask, (request_s + 1) * len(workers), late)
+        return dict(told)
 
     def require_world_sizes(self) -> None:
         """Raise NotReadyError for an engine that itself has another number of ranks than discovery tells of it.

@@ -219,6 +219,21 @@ def test_an_engine_that_answers_nonsense_or_nothing_takes_nothing_from_the_comma
     ]
 
 
+def test_an_interrupt_does_not_wait_for_what_a_failed_command_left() -> None:
+    nobody: Any = None
+    session: Any = SimpleNamespace(clock=InterruptibleClock())
+    hanging = threading.Event()
+
+    def labels(request_s: float) -> None:
+        assert 4 * request_s < command.LEFT_S, "an engine and its sidecar that hang leave time for the next"
+        session.clock.interrupt.set()
+        hanging.wait(20)
+
+    with pytest.raises(Interrupted):
+        OwnTrainer(session, nobody)._left(cast(Any, SimpleNamespace(labels=labels)))
+    hanging.set()
+
+
 def test_a_command_that_does_not_end_is_ended_with_the_run(
     make_bench: Callable[..., Bench], engine: Engine, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from harness.admin import EngineAdmin
 from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
 from harness.errors import Interrupted, NotReadyError, ServiceDiedError, SmokestackError
@@ -376,6 +377,23 @@ class TestPauses:
     def test_nor_is_one_whose_answer_is_none(self, served: Served) -> None:
         served.paused = "perhaps"
         assert served.observer().pauses(2.0) == {served.url: None}
+
+    def test_one_whose_answer_never_ends_takes_nothing_from_the_others(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not even where no request of its own runs into its limit."""
+        engines, over = iter([True]), threading.Event()
+
+        def asked(_engine: EngineAdmin) -> bool:
+            return next(engines, None) or over.wait(20)
+
+        monkeypatch.setattr(EngineAdmin, "is_paused", asked)
+        observer = served.observer()
+        [worker] = observer.topology.workers
+        both = replace(observer.topology, workers=(worker, replace(worker, admin_url="http://127.0.0.1:1")))
+        told = replace(observer, topology=both).pauses(0.0)
+        over.set()
+        assert told == {served.url: True, "http://127.0.0.1:1": None}
 
 
 def _nobody_looks() -> None:
