@@ -5,12 +5,12 @@ Tests pass a fake clock; nothing else in the run plane calls `time.sleep`.
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from typing import Protocol
 
 from harness.errors import Interrupted
+from harness.flag import Flag
 
 
 class Clock(Protocol):
@@ -24,8 +24,8 @@ class Clock(Protocol):
 class InterruptibleClock:
     """The real clock. `interrupt` is set by the signal handler; every `sleep` then raises `Interrupted`."""
 
-    def __init__(self, interrupt: threading.Event | None = None) -> None:
-        self.interrupt = interrupt or threading.Event()
+    def __init__(self, interrupt: Flag | None = None) -> None:
+        self.interrupt = interrupt or Flag()
 
     def monotonic(self) -> float:
         return time.monotonic()

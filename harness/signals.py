@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any
+
+from harness.flag import Flag
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DIE_WITH_PARENT = "SMOKESTACK_DIE_WITH_PARENT"
@@ -29,11 +30,9 @@ class InterruptSignals:
     told, so that nothing is lost on the way from the start of the program to its run. Enter it in the main thread.
     """
 
-    def __init__(
-        self, interrupt: threading.Event | None = None, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.interrupt = interrupt or threading.Event()
-        self.urgent = threading.Event()
+    def __init__(self, interrupt: Flag | None = None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.interrupt = interrupt or Flag()
+        self.urgent = Flag()
         self.received: list[str] = []
         self._monotonic = monotonic
         self._first_at: float | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,13 +11,14 @@ import pytest
 
 from harness.clock import Deadline, InterruptibleClock
 from harness.errors import DoctorError, InstallError, Interrupted
+from harness.flag import Flag
 from harness.inuse import InUse, in_use_file
 from scripts.errors import InstallError as InstallRefused
 from scripts.exclusion import unused
 from scripts.layout import Layout
 
 
-def take(one: InUse, *, seconds: float = 10.0, interrupt: threading.Event | None = None) -> list[str]:
+def take(one: InUse, *, seconds: float = 10.0, interrupt: Flag | None = None) -> list[str]:
     """Take it, and return what was said meanwhile."""
     said: list[str] = []
     clock = InterruptibleClock(interrupt)
@@ -106,7 +106,7 @@ def test_an_install_that_does_not_end_ends_the_run_at_its_deadline(in_use: InUse
 
 
 def test_an_interrupt_ends_the_waiting(in_use: InUse, tmp_path: Path) -> None:
-    interrupt = threading.Event()
+    interrupt = Flag()
     interrupt.set()
     layout = Layout(tmp_path, "cpu")
     with unused(layout.in_use, layout.environment), pytest.raises(Interrupted):
