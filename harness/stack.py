@@ -28,7 +28,7 @@ from harness.standing import Owner, StandingService, StandingStack
 from harness.startup import Startup, discovery_probe
 from harness.teardown import Leftovers, StopError, look_around, stop_in_phases
 from harness.topology import Topology
-from harness.vigil import Vigil
+from harness.vigil import AFTERMATH_S, Vigil
 from harness.vitals import TICKS_PER_S, roll_call
 from harness.watch import Watch
 
@@ -127,8 +127,8 @@ class Stack:
         try:
             self._meanwhile()
         except SmokestackError:
-            # Who fails may only have met the end of another process, which says more.
-            self._watch.look()
+            # Who fails may only have met the end of another process, which says more, and shows a moment later.
+            Vigil(self._clock, self._watch.look).until(lambda: False, AFTERMATH_S)
             raise
         self._watch.look()
         if self._clock.monotonic() - self._noted_at >= NOTE_INTERVAL_S:

@@ -220,6 +220,7 @@ class Follower:
     def _expect(self, kind: str, seconds: float, *, field: str | None = None, value: object = None) -> Event:
         event = self._next(kind, max(seconds * BACKSTOP_RATIO, seconds + BACKSTOP_S))
         if event["kind"] == "trainer.error":
+            self.watch()
             raise as_error(event.get("error"), self.log)
         wanted = kind if field is None else f"{kind} with {field} {value}"
         if event["kind"] != kind or (field is not None and event.get(field) != value):

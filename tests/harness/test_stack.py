@@ -31,6 +31,7 @@ from harness.proctable import ProcessTable
 from harness.services import exposed as exposed_service
 from harness.services.context import TRAINER, ServiceContext
 from harness.stack import Stack
+from harness.vigil import AFTERMATH_S
 from harness.watch import LAST_WORDS_S
 from tests.harness.bench import CLEAN, Bench, leftovers, trainer_running, watch_until
 from tests.harness.waiting import until
@@ -182,10 +183,11 @@ class TestLeases:
 
 
 class TestWatch:
-    @pytest.mark.parametrize("killed", [False, True])
+    @pytest.mark.parametrize("killed_s", [None, 0.0, AFTERMATH_S / 5])
     def test_the_end_of_a_process_is_named_rather_than_what_somebody_met_of_it(
-        self, killed: bool, bench: Bench
+        self, killed_s: float | None, bench: Bench
     ) -> None:
+        """Also when it shows only after what it caused."""
         told: list[SmokestackError] = []
 
         def hear() -> None:
@@ -194,13 +196,17 @@ class TestWatch:
 
         bench.stack = Stack(bench.context, clock=SteadyClock(), emit=bench.events.append, meanwhile=hear)
         bench.stack.start()
-        if killed:
-            core = psutil.Process(bench.core())
-            core.kill()
+        core = psutil.Process(bench.core())
+        death = threading.Timer(killed_s or 0.0, core.kill)
+        if killed_s is not None:
+            death.start()
+        if killed_s == 0.0:
             until("its end", lambda: core.status() == psutil.STATUS_ZOMBIE)
         told.append(TrainingError("rollouts failed"))
-        with pytest.raises(ServiceDiedError if killed else TrainingError):
+        with pytest.raises(TrainingError if killed_s is None else ServiceDiedError):
             bench.stack.watch()
+        if killed_s is not None:
+            death.join()
 
     def test_a_healthy_stack_passes(self, bench: Bench) -> None:
         bench.stack.start()

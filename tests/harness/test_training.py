@@ -208,6 +208,13 @@ def test_a_failure_heard_while_nobody_waits_for_it_is_raised_as_what_it_is(train
     assert trainer.emitted == ["trainer.error"]
 
 
+def test_a_failure_that_only_met_the_end_of_a_process_is_told_as_that_end(trainer: Scripted) -> None:
+    trainer.say_and_hear({"kind": "trainer.error", "error": {"kind": "training", "what": "connection refused"}})
+    trainer.dead = True
+    with pytest.raises(ServiceDiedError):
+        trainer.follower().await_ready()
+
+
 def test_a_trainer_that_said_nothing_wrong_has_no_fault(trainer: Scripted) -> None:
     trainer.say({"kind": "trainer.done"})
     trainer.leave()
