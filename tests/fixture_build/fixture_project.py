@@ -21,8 +21,9 @@ PYTHON = f"3.{sys.version_info.minor}"
 LIMIT_S = 300.0
 """For one command, which builds everything in a few seconds."""
 
-NOT_NEEDED = ("build.compilers", "build.cmake", "build.protoc", "build.libclang", "build.libraries")
-"""What vLLM and Dynamo ask of a machine, and the small sources do not: one old C compiler is enough for them."""
+ROOM = ("host.disk-build", "host.disk-install")
+NOT_NEEDED = ("build.compilers", "build.cmake", "build.protoc", "build.libclang", "build.libraries", *ROOM)
+"""What vLLM and Dynamo ask of a machine, and the small sources do not: an old C compiler and 300 MB are enough."""
 
 _IGNORED = shutil.ignore_patterns("__pycache__")
 
@@ -53,6 +54,7 @@ class Project:
 
     root: Path
     sources: Mapping[str, Repository]
+    ignored: tuple[str, ...] = NOT_NEEDED
 
     @property
     def layout(self) -> Layout:
@@ -65,7 +67,7 @@ class Project:
     def command(self, verb: str, *options: str) -> list[str]:
         asked = [sys.executable, "-m", "scripts", verb, "--stack", STACK, "--json", *options]
         if verb in {"build", "install", "repro"}:
-            asked += [argument for check in NOT_NEEDED for argument in ("--ignore-check", check)]
+            asked += [argument for check in self.ignored for argument in ("--ignore-check", check)]
         return asked
 
     def run(self, verb: str, *options: str, status: int = 0, **variables: str) -> Answer:
