@@ -77,7 +77,8 @@ def told_to_ci(outcome: Outcome) -> None:
     failure = outcome.verdict["failure"]
     assert (error.get("type"), error.get("message")) == (failure["kind"], failure["what"])
     if failure["log"] is not None:
-        assert (outcome.run_dir / failure["log"]).stat().st_size > 0, failure["log"]
+        # It may be empty: what is killed at its start has said nothing.
+        assert (outcome.run_dir / failure["log"]).is_file(), failure["log"]
 
 
 def no_shared_memory_of(names: set[Path]) -> None:

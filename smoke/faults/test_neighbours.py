@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import fields
 
 import httpx
 import pytest
@@ -118,7 +119,8 @@ def named_as_lost_lease(run: Stage, injection: Injection, seconds: float, phase:
 
 def pinned(run: Stage) -> tuple[Topology, str]:
     """The topology that the run works with, and where it asks for it."""
-    workers = tuple(Worker(**worker) for worker in run.seen("topology")[-1]["workers"])
+    known = [field.name for field in fields(Worker)]
+    workers = tuple(Worker(**{name: one[name] for name in known}) for one in run.seen("topology")[-1]["workers"])
     return Topology(workers), run.url("discovery") + "/v1/rl/workers"
 
 
