@@ -6,6 +6,8 @@ ever asked of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness import events
 from harness.evidence.check import Expectation, Findings, counted, span
 from harness.evidence.timeline import Timeline
@@ -41,10 +43,13 @@ def rollouts_served(run: Timeline, want: Expectation) -> Findings:
                 f" the engines finished {sum(served.values())}"
             )
     if all(shares.values()):
-        findings.seen = ", ".join(
-            f"{name} finished {min(counts)} to {max(counts)} a step" for name, counts in shares.items()
-        )
+        findings.seen = ", ".join(f"{name} finished {_range(counts)} a step" for name, counts in shares.items())
     return findings
+
+
+def _range(counts: Sequence[int]) -> str:
+    few, many = min(counts), max(counts)
+    return str(few) if few == many else f"{few} to {many}"
 
 
 def _served(

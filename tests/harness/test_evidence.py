@@ -424,7 +424,7 @@ def test_an_engine_that_was_asked_for_no_rollout_is_named() -> None:
 
 def test_each_engines_share_of_the_rollouts_is_told() -> None:
     found = judged(passing_run(run_config(**TWO)), **TWO)["training.rollouts-served"].found
-    assert found == "engine-0 finished 2 to 2 a step, engine-1 finished 2 to 2 a step"
+    assert found == "engine-0 finished 2 a step, engine-1 finished 2 a step"
 
 
 @pytest.mark.parametrize("index", [0, 1])
