@@ -196,3 +196,4 @@ def lint(session: nox.Session) -> None:
     program(session, "shellcheck", "noxw", ".ci/run")
     tool(session, "-m", "scripts.doctor.docs", "--check")
     tool(session, "-m", "harness.sabotage.docs", "--check")
+    tool(session, "-m", "smoke.faults.page")

@@ -115,6 +115,14 @@ def collected(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+def test_the_page_in_the_docs_has_a_row_for_each_test_of_the_suite() -> None:
+    check(PAGE.read_text(encoding="utf-8"))
+    read, _ = parse(PAGE.read_text(encoding="utf-8"))
+    tests = [line for line in collected("smoke/faults").stdout.splitlines() if "::" in line]
+    assert len(read.injections) == len(tests) > 0
+    assert len({(one.fault, one.case) for one in read.injections}) == len(tests)
+
+
 @pytest.mark.parametrize(
     "part", [("smoke/faults", "-k", "f12"), ("smoke/faults/test_refits.py",), ("smoke/faults", "-x")]
 )
