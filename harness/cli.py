@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import argparse
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import gpu_options, keep, takedown
-from harness.config import DEFAULT_STEPS, MAX_STEPS, Deadlines, GrpoConfig, MismatchBudget
-from harness.engines import MAX_ENGINES, MAX_TENSOR_PARALLEL
+from harness.config import DEFAULT_STEPS, Deadlines, GrpoConfig, MismatchBudget
 from harness.errors import SmokestackError
 from harness.logs import logs
-from harness.refits import REFITS
+from harness.option_values import positive_float, positive_int, steps
 from harness.report.stream import print_document, say
 from harness.report.verdict import failure_document, unjudged
-from harness.request import Request, callers_path
+from harness.request import Request
 from harness.run import smoke
 from harness.sabotage import SABOTAGES
 from harness.sabotage.selftest import SIDE_BY_SIDE, selftest
 from harness.session import InternalError, require_uninterrupted
 from harness.signals import InterruptSignals
+from harness.stack_options import add_engines, add_run_dir, add_stack_options
 
 _SABOTAGE_NAMES = tuple(one.name for one in SABOTAGES)
 
@@ -90,15 +90,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=lambda args: smoke(Request.from_args(args)))
-    _add_stack_options(parser)
-    _add_engines(parser)
+    add_stack_options(parser)
+    add_engines(parser)
     grpo = GrpoConfig()
-    parser.add_argument("--steps", type=_steps, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
+    parser.add_argument("--steps", type=steps, default=DEFAULT_STEPS, help="optimizer steps, each with a refit")
     parser.add_argument("--seed", type=int, default=grpo.seed, help="seed of prompts and sampling")
-    parser.add_argument("--learning-rate", type=_positive_float, default=argparse.SUPPRESS, help="default: the model's")
+    parser.add_argument("--learning-rate", type=positive_float, default=argparse.SUPPRESS, help="default: the model's")
     parser.add_argument(
         "--mismatch-budget",
-        type=_positive_float,
+        type=positive_float,
         default=MismatchBudget().max_abs,
         help="largest log-probability difference of engine and trainer on rollouts; its mean and the KL go with it",
     )
@@ -114,11 +114,11 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--trainer-timeout",
-        type=_positive_float,
+        type=positive_float,
         default=Deadlines().command_s,
         help="seconds for the command of --trainer",
     )
-    gpu_options.add_nccl(parser, _positive_int)
+    gpu_options.add_nccl(parser)
     parser.add_argument(
         "--control",
         choices=["plain-vllm"],
@@ -132,13 +132,13 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     defaults = Deadlines()
     parser.add_argument(
         "--step-timeout",
-        type=_positive_float,
+        type=positive_float,
         default=defaults.step_s,
         help="seconds for the rollouts of one step, and again for its training",
     )
     parser.add_argument(
         "--refit-timeout",
-        type=_positive_float,
+        type=positive_float,
         default=defaults.refit_s,
         help="seconds for one refit, and at most for the rendezvous before the first one",
     )
@@ -146,12 +146,12 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
 
 def _add_selftest(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=selftest)
-    _add_stack_options(parser, run_dir=False)
+    add_stack_options(parser, run_dir=False)
     parser.add_argument(
         "--sabotage", action="append", choices=_SABOTAGE_NAMES, default=[], help="only this one; may be repeated"
     )
     parser.add_argument(
-        "--side-by-side", type=_positive_int, default=SIDE_BY_SIDE, help="runs at a time; one with a fixed --port"
+        "--side-by-side", type=positive_int, default=SIDE_BY_SIDE, help="runs at a time; one with a fixed --port"
     )
     parser.add_argument("--json", action="store_true", help="the table as one JSON document on stdout")
     parser.set_defaults(dry_run=False)
@@ -159,15 +159,15 @@ def _add_selftest(parser: argparse.ArgumentParser) -> None:
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=lambda args: keep.up(Request.from_args(args)))
-    _add_stack_options(parser)
-    _add_engines(parser)
+    add_stack_options(parser)
+    add_engines(parser)
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="addresses and pids as one JSON document on stdout")
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=takedown.status)
-    _add_run_dir(parser)
+    add_run_dir(parser)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 
@@ -181,141 +181,5 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=logs)
     parser.add_argument("service", nargs="?", help="one service, for example engine-0; all of them without it")
     parser.add_argument("-f", "--follow", action="store_true", help="go on printing what is appended")
-    parser.add_argument("-n", "--lines", type=_positive_int, default=40, help="how many last lines of each")
-    _add_run_dir(parser)
-
-
-def _add_stack_options(parser: argparse.ArgumentParser, *, run_dir: bool = True) -> None:
-    parser.add_argument("--stack", default="cpu", help="a folder of stacks/")
-    gpu_options.add_platform(parser)
-    parser.add_argument(
-        "--model", default="tiny", help="tiny, smollm2, a name on the hub that is in its local cache, or a local folder"
-    )
-    _add_refit(parser)
-    if run_dir:
-        _add_run_dir(parser)
-    parser.add_argument(
-        "--port",
-        action="append",
-        default=[],
-        type=_port,
-        metavar="NAME=PORT",
-        help="a fixed port instead of a free one, for example engine-0=8002; may be repeated",
-    )
-    parser.add_argument(
-        "--api-key-env",
-        metavar="NAME",
-        help="the variable with the API key: the engine asks for it, every admin and rollout call carries it",
-    )
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        type=_named_value,
-        metavar="NAME=VALUE",
-        help="a header of every admin and rollout call, no secret; may be repeated",
-    )
-    parser.add_argument(
-        "--header-from-env",
-        action="append",
-        default=[],
-        type=_named_value,
-        metavar="NAME=VARIABLE",
-        help="the same with the value of a variable; may be repeated",
-    )
-    parser.add_argument(
-        "--ready-timeout", type=_positive_float, default=Deadlines().engine_s, help="seconds for the engine to start"
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the outcome")
-
-
-def _add_engines(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--engines",
-        type=_up_to(MAX_ENGINES),
-        default=argparse.SUPPRESS,
-        help="engines, each with a sidecar; default: 1",
-    )
-    parser.add_argument(
-        "--tensor-parallel",
-        type=_up_to(MAX_TENSOR_PARALLEL),
-        default=argparse.SUPPRESS,
-        help="ranks of each engine; default: 1",
-    )
-    parser.add_argument(
-        "--engine",
-        action="append",
-        default=[],
-        type=_engine,
-        metavar="tp=RANKS",
-        help="one engine of so many ranks, in place of the two options above; once for each engine",
-    )
-
-
-def _add_refit(parser: argparse.ArgumentParser) -> None:
-    kinds = "; ".join(f"{kind}: {refit.does}" for kind, refit in REFITS.items())
-    parser.add_argument(
-        "--refit",
-        choices=list(REFITS),
-        default=argparse.SUPPRESS,
-        help=f"how weights reach the engines (default: the stack's own way). {kinds}",
-    )
-
-
-def _add_run_dir(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--run-dir", type=callers_path, default=argparse.SUPPRESS, help="folder of the run (default: runs/…)"
-    )
-
-
-def _positive_int(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text}")
-    return value
-
-
-def _up_to(limit: int) -> Callable[[str], int]:
-    def whole(text: str) -> int:
-        value = int(text)
-        if not 1 <= value <= limit:
-            raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {limit}, found {text}")
-        return value
-
-    return whole
-
-
-def _engine(text: str) -> int:
-    name, _, ranks = text.partition("=")
-    if name != "tp" or not ranks.isdecimal() or not 1 <= int(ranks) <= MAX_TENSOR_PARALLEL:
-        raise argparse.ArgumentTypeError(f"expected tp=RANKS with 1 to {MAX_TENSOR_PARALLEL}, found {text!r}")
-    return int(ranks)
-
-
-def _steps(text: str) -> int:
-    value = _positive_int(text)
-    if value > MAX_STEPS:
-        raise argparse.ArgumentTypeError(f"expected at most {MAX_STEPS}, found {text}")
-    return value
-
-
-def _positive_float(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return value
-
-
-def _named_value(text: str) -> tuple[str, str]:
-    """Of what is neither, nothing is repeated: it may be a secret in another tool's notation."""
-    name, separator, value = text.partition("=")
-    if not separator or not name or not value:
-        raise argparse.ArgumentTypeError("expected NAME=VALUE, found no name, no = or no value")
-    return name, value
-
-
-def _port(text: str) -> tuple[str, int]:
-    name, separator, number = text.partition("=")
-    if not separator or not number.isdecimal() or not 1 <= int(number) <= 65535:
-        raise argparse.ArgumentTypeError(f"expected NAME=PORT with a port from 1 to 65535, found {text!r}")
-    return name, int(number)
+    parser.add_argument("-n", "--lines", type=positive_int, default=40, help="how many last lines of each")
+    add_run_dir(parser)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness import gpus
 from harness.config import MIB, Packing
+from harness.option_values import positive_int
 
 
 def add_platform(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +22,8 @@ def add_platform(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_nccl(parser: argparse.ArgumentParser, count: Callable[[str], int]) -> None:
-    """How a run's refits go over NCCL; `count` reads a whole number of at least 1."""
+def add_nccl(parser: argparse.ArgumentParser) -> None:
+    """How a run's refits go over NCCL."""
     packing = Packing()
     parser.add_argument(
         "--rendezvous",
@@ -33,12 +34,14 @@ def add_nccl(parser: argparse.ArgumentParser, count: Callable[[str], int]) -> No
     parser.add_argument("--unpacked", action="store_true", help="an NCCL refit by single tensors")
     parser.add_argument(
         "--packed-buffer-mib",
-        type=count,
+        type=positive_int,
         default=packing.buffer_bytes // MIB,
         metavar="MIB",
         help="size of an NCCL refit's buffers; the workers are told",
     )
-    parser.add_argument("--packed-buffers", type=count, default=packing.buffers, metavar="N", help="how many of them")
+    parser.add_argument(
+        "--packed-buffers", type=positive_int, default=packing.buffers, metavar="N", help="how many of them"
+    )
 
 
 def packing_of(options: Mapping[str, Any]) -> Packing:
