@@ -29,7 +29,8 @@ from harness.gpu_options import packing_of
 from harness.models import ModelChoice, choose
 from harness.ports import port_names
 from harness.program import Program
-from harness.sabotage.registry import OVER_A_GROUP, named
+from harness.sabotage.declaration import OVER_A_GROUP
+from harness.sabotage.registry import named
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"

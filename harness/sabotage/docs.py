@@ -10,7 +10,8 @@ from pathlib import Path
 
 from harness.evidence import CHECKS, ON_GPUS
 from harness.evidence.scope import OF_COMMANDS_ONLY
-from harness.sabotage.registry import OVER_A_GROUP, SABOTAGES, UNSABOTAGED, Sabotage
+from harness.sabotage.declaration import OVER_A_GROUP, Sabotage
+from harness.sabotage.registry import SABOTAGES, UNSABOTAGED
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
 STALE = 1
@@ -92,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     bare = uncovered(SABOTAGES, ALL_CHECKS, UNSABOTAGED)
     for check in bare:
-        sys.stderr.write(f"{check} has no sabotage\n  fix:      give it one in harness/sabotage/registry.py\n")
+        sys.stderr.write(f"{check} has no sabotage\n  fix:      give it one in harness/sabotage/by_*.py\n")
     there = chosen.page.read_text(encoding="utf-8") if chosen.page.is_file() else ""
     if there != made:
         names = (str(chosen.page.name), "what the registry says")

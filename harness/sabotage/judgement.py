@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.report.failure import check_headline, failure_headline
 from harness.report.verdict import Outcome
-from harness.sabotage.registry import Sabotage
+from harness.sabotage.declaration import Sabotage
 
 
 @dataclass(frozen=True)

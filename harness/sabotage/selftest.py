@@ -20,8 +20,9 @@ from harness.report.stream import print_document, say
 from harness.report.verdict import EXIT_CHECK_FAILED, EXIT_PASS, Outcome
 from harness.request import Request
 from harness.run import run_once
+from harness.sabotage.declaration import OVER_A_GROUP, Sabotage
 from harness.sabotage.judgement import Row, judge
-from harness.sabotage.registry import OVER_A_GROUP, SABOTAGES, Sabotage, named
+from harness.sabotage.registry import SABOTAGES, named
 
 STEPS = 2
 """Optimizer steps of each run: the least in which one version follows another that was trained."""

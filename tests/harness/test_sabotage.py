@@ -19,8 +19,8 @@ from harness.report.narration import narrate
 from harness.report.verdict import Verdict, judge_run
 from harness.request import Request
 from harness.sabotage import SABOTAGES, TRAINER_SABOTAGES, UNSABOTAGED, Sabotage, docs, for_trainer, named
+from harness.sabotage.declaration import Where
 from harness.sabotage.docs import ALL_CHECKS
-from harness.sabotage.registry import Where
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "harness" / "payload" / "smokestack_payload" / "sabotage.py"
 BY_NAME = {one.name: one for one in SABOTAGES}
