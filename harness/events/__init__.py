@@ -15,10 +15,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.events.base import BaseEvent, Source, TrainerEvent
 from harness.events.command import CommandEnded, EngineLabels, LabelsSeen, Surveyed
-from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunStarted, Survivor, Teardown
-from harness.events.stack import (
+from harness.events.observation import (
     BEFORE_TRANSFER,
-    BinaryHashes,
     CacheAnswer,
     CacheProbe,
     Cut,
@@ -26,24 +24,28 @@ from harness.events.stack import (
     EngineObservation,
     FinishedRequests,
     Generation,
+    HeldParameter,
+    Observed,
+    PerturbationObserved,
+    Probe,
+    RequestTimes,
+    Span,
+    Stage,
+)
+from harness.events.run import Failure, Note, Phase, PhaseName, RunFailure, RunStarted, Survivor, Teardown
+from harness.events.stack import (
+    BinaryHashes,
     GpuMemory,
     GpuProcess,
     GpuUse,
-    HeldParameter,
     Listening,
     ListeningSocket,
-    Observed,
-    PerturbationObserved,
     Pins,
-    Probe,
     Processes,
     ProcessRecord,
-    RequestTimes,
     ServiceExited,
     ServiceReady,
     ServiceStarted,
-    Span,
-    Stage,
     Topology,
     Worker,
 )

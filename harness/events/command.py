@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from harness.events.base import Data, Flag, HarnessEvent, ObserverEvent, Whole
-from harness.events.stack import EngineObservation
+from harness.events.observation import EngineObservation
 
 
 class EngineLabels(Data):

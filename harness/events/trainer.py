@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.events.base import Count, Data, Flag, TrainerEvent
-from harness.events.stack import Cut, Probe, Stage
+from harness.events.observation import Cut, Probe, Stage
 
 
 class Warmup(Data):
