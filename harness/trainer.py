@@ -10,6 +10,7 @@ from itertools import chain, cycle, islice
 from typing import Any
 
 from harness.bringup import observer_of
+from harness.channel import TrainerChannel
 from harness.configured import expected_engines
 from harness.errors import RefitError, TrainingError
 from harness.events import BEFORE_TRANSFER, Destroyed, Generation, Observed, PerturbationObserved, Stage
@@ -23,7 +24,7 @@ from harness.services import trainer as trainer_service
 from harness.services.context import RENDEZVOUS_PORT, TRAINER, ServiceContext
 from harness.session import Session
 from harness.stack import Stack
-from harness.training import Follower, Plan, TrainerChannel
+from harness.training import Follower, Plan
 from harness.watch import LAST_WORDS_S
 
 TIMED_PROMPT = tuple(range(40, 72))

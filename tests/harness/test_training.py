@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from harness.channel import TrainerChannel
 from harness.config import Deadlines
 from harness.errors import RefitError, ServiceDiedError, TrainingError
-from harness.training import Follower, Plan, TrainerChannel
+from harness.training import Follower, Plan
 from tests.harness.waiting import until
 
 PLAN = Plan(
