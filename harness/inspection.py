@@ -50,13 +50,27 @@ def probe(
         logprobs=tuple(logprobs),
         prompt_logprobs=teacher_forced(prompt, answer, engine.http.base_url),
     )
-    return probed, spans_of(choice)
+    return probed, spans_of(choice, engine.http.base_url)
 
 
-def spans_of(choice: GeneratedChoice) -> Spans:
-    """Under which version label each part of an output was generated; None where the server tells none."""
-    spans = choice.weight_versions
-    return None if spans is None else tuple(Span(**span.model_dump()) for span in spans)
+def spans_of(choice: GeneratedChoice, where: str) -> Spans:
+    """Under which version label each part of an output was generated; None where the server tells none.
+
+    Each token has exactly one label: an answer that leaves tokens out, or names them twice, is refused.
+    """
+    if choice.weight_versions is None:
+        return None
+    spans = tuple(Span(**span.model_dump()) for span in choice.weight_versions)
+    ends = [0, *(span.end for span in spans)]
+    begun = [*(span.start for span in spans), len(choice.token_ids)]
+    if ends != begun or any(span.start >= span.end for span in spans):
+        raise ObservationError(
+            "the version labels of a probe do not cover its tokens",
+            expected=f"spans of tokens 0 to {len(choice.token_ids)} without gaps or overlaps",
+            found=" ".join(f"{span.version}[{span.start}:{span.end}]" for span in spans) or "no span",
+            where=where,
+        )
+    return spans
 
 
 def probe_cache(engine: EngineAdmin, model: str, prompt: Sequence[int]) -> CacheProbe:

@@ -6,10 +6,15 @@ configuration; what was measured stands in the check's `found`, and step by step
 
 from __future__ import annotations
 
+import math
+
 from harness import events
 from harness.config import MismatchBudget
 from harness.evidence.check import TOLERANCE, Expectation, Findings, counted
 from harness.evidence.timeline import Timeline
+
+COMPARED = 16
+"""How many rollouts of a step the trainer compares at most, evenly spread over those that came back."""
 
 TIED_SHARE = 0.5
 """Share of the compared rollouts that has to tell the versions apart. An answer of which the model is certain fits both
@@ -65,6 +70,9 @@ def _judge_fits(step: events.Step, want: Expectation, findings: Findings) -> tup
     if sorted(fits) != list(wanted) or len({len(gaps) for gaps in fits.values()}) != 1 or not fits[own]:
         findings.missing.append(f"{place}: no comparison of the same rollouts with each of versions {list(wanted)}")
         return 0, 0
+    least = _least_compared(step.rollouts - step.errored)
+    if len(fits[own]) < least:
+        findings.missing.append(f"{place}: {counted(len(fits[own]), 'rollout')} compared, expected {least}")
     tied, astray = 0, []
     for rollout, gap in enumerate(fits[own]):
         others = [version for version in wanted if version != own and fits[version][rollout] <= budget.max_abs]
@@ -78,3 +86,9 @@ def _judge_fits(step: events.Step, want: Expectation, findings: Findings) -> tup
     elif want.tolerance <= TOLERANCE and tied < TIED_SHARE * len(fits[own]):
         findings.missing.append(f"{place}: only {tied} of {counted(len(fits[own]), 'rollout')} tell versions apart")
     return tied, len(fits[own])
+
+
+def _least_compared(came_back: int) -> int:
+    """How many are compared where every n-th is taken, with the smallest n that leaves no more than `COMPARED`."""
+    every = max(1, math.ceil(came_back / COMPARED))
+    return math.ceil(came_back / every)

@@ -35,6 +35,9 @@ GROUPS = GrpoConfig(prompts_per_step=2, group_size=2)
 ROLLOUTS = GROUPS.prompts_per_step * GROUPS.group_size
 """Of each step."""
 
+FITTING, ASTRAY = (3e-6, 4e-6, 2e-6, 3e-6), (0.03, 0.05, 0.04, 0.06)
+"""How far each of a step's rollouts is from the version that it is of, and from another one."""
+
 PROMPTS = ((51, 43, 52, 61), (57, 43, 48, 61))
 REFIT_STAGES = {"pause": 0.01, "start": 0.01, "update": 0.05, "finish": 0.01, "reset": 0.01, "resume": 0.01}
 
@@ -313,7 +316,7 @@ def training_step(number: int) -> events.Step:
         ),
         mismatch=events.Mismatch(mean_abs=1e-6, max_abs=4e-6, k3=2e-12),
         fits=tuple(
-            events.VersionFit(version=version, max_abs=(3e-6, 4e-6) if version == number - 1 else (0.03, 0.05))
+            events.VersionFit(version=version, max_abs=FITTING if version == number - 1 else ASTRAY)
             for version in range(max(number - 2, 0), number + 1)
         ),
         seconds=events.StepSeconds(rollout=1.21, train=0.34),

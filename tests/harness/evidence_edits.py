@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from event_factory import (
+    ASTRAY,
+    FITTING,
     NORM,
     Fields,
     passing_run,
@@ -170,7 +172,7 @@ def rollouts_of(step: int, version: int) -> Edit:
     def change(run: list[Fields]) -> None:
         event = the(run, "step", step=step)
         for fit in event["fits"]:
-            fit["max_abs"] = [3e-6, 4e-6] if fit["version"] == version else [0.03, 0.05]
+            fit["max_abs"] = list(FITTING if fit["version"] == version else ASTRAY)
 
     return change
 
@@ -179,6 +181,16 @@ def put_fit(step: int, version: int, gaps: list[Any]) -> Edit:
     def change(run: list[Fields]) -> None:
         (fit,) = [fit for fit in the(run, "step", step=step)["fits"] if fit["version"] == version]
         fit["max_abs"] = gaps
+
+    return change
+
+
+def compare_fewer(step: int) -> Edit:
+    """The last rollout of `step` is compared with no version."""
+
+    def change(run: list[Fields]) -> None:
+        for fit in the(run, "step", step=step)["fits"]:
+            fit["max_abs"].pop()
 
     return change
 

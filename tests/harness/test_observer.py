@@ -225,6 +225,33 @@ class TestObservation:
         [engine] = served.observer().observe([PROMPT], 3).engines
         assert [[part.model_dump() for part in spans or ()] for spans in engine.spans] == [[span]]
 
+    @pytest.mark.parametrize(
+        "spans",
+        [
+            pytest.param([], id="none"),
+            pytest.param([(0, 1)], id="the last token has none"),
+            pytest.param([(1, 2)], id="the first token has none"),
+            pytest.param([(0, 2), (1, 2)], id="a token has two"),
+            pytest.param([(0, 3)], id="more than the tokens"),
+            pytest.param([(0, 0), (0, 2)], id="a span of no token"),
+            pytest.param([(0, 3), (3, 2)], id="backwards"),
+        ],
+    )
+    def test_version_labels_that_do_not_cover_a_probes_tokens_are_refused(
+        self, served: Served, spans: list[tuple[int, int]]
+    ) -> None:
+        told = [{"version": "3", "start": start, "end": end} for start, end in spans]
+        served.generated = {**served.generated, "choices": [CHOICE | {"weight_versions": told}]}
+        with pytest.raises(ObservationError, match="do not cover") as caught:
+            served.observer().observe([PROMPT], 3)
+        assert caught.value.found == (" ".join(f"3[{start}:{end}]" for start, end in spans) or "no span")
+
+    def test_the_labels_of_two_versions_may_cover_a_probes_tokens_together(self, served: Served) -> None:
+        told = [{"version": "2", "start": 0, "end": 1}, {"version": "3", "start": 1, "end": 2}]
+        served.generated = {**served.generated, "choices": [CHOICE | {"weight_versions": told}]}
+        [engine] = served.observer().observe([PROMPT], 3).engines
+        assert [part.version for part in engine.spans[0] or ()] == ["2", "3"]
+
     def test_an_engine_that_tells_no_version_labels_is_recorded_as_such(self, served: Served) -> None:
         [engine] = served.observer().observe([PROMPT], 3).engines
         assert engine.spans == (None,)
