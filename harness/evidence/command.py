@@ -14,7 +14,8 @@ from harness.evidence.check import TOLERANCE, Expectation, Findings, counted
 from harness.evidence.compare import Gap, largest_change
 from harness.evidence.holdings import is_evidence
 from harness.evidence.policy import all_observed, told_labels
-from harness.evidence.timeline import Timeline
+from harness.evidence.stack import judge_paused
+from harness.evidence.timeline import Timeline, first_and_last
 
 
 def command_ended(run: Timeline, want: Expectation) -> Findings:
@@ -142,10 +143,7 @@ def not_paused(run: Timeline, want: Expectation) -> Findings:
     )
     _, after = _surveys(run, want, findings)
     for engine in after.engines if after is not None else ():
-        if engine.paused is None:
-            findings.missing.append(f"{engine.admin_url} did not say whether it is paused")
-        if engine.paused or engine.sidecar_paused:
-            findings.wrong.append(f"{engine.admin_url} is paused" + ("" if engine.paused else " (by its sidecar)"))
+        judge_paused(engine, engine.admin_url, findings)
     findings.seen = f"{counted(want.engines, 'engine')} not paused"
     return findings
 
@@ -154,9 +152,7 @@ def _surveys(
     run: Timeline, want: Expectation, findings: Findings
 ) -> tuple[events.Surveyed | None, events.Surveyed | None]:
     """The stack before and after the command; noted where one is missing, too early, or of other engines."""
-    found = run.require(events.Surveyed, findings)
-    before = next((item for item in found if item.when == "before"), None)
-    after = next((item for item in reversed(found) if item.when == "after"), None)
+    before, after = first_and_last(run.require(events.Surveyed, findings), "before", "after")
     ended = [run.position(item) for item in run.of(events.CommandEnded)]
     for when, item in (("before", before), ("after", after)):
         if item is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness import events
 from harness.evidence.check import Expectation, Findings, counted
-from harness.evidence.timeline import Timeline
+from harness.evidence.timeline import Timeline, first_and_last
 
 SLACK_MIB = 64
 """What may come and go without any process of a run: the driver's own, where nothing else keeps it loaded."""
@@ -18,9 +18,7 @@ def memory_given_back(run: Timeline, want: Expectation) -> Findings:
         means="memory of a GPU is still in use: a process of the run outlived it, or another one came meanwhile",
         always_due=True,
     )
-    looks = run.require(events.GpuMemory, findings)
-    before = next((look for look in looks if look.when == "start"), None)
-    after = next((look for look in reversed(looks) if look.when == "end"), None)
+    before, after = first_and_last(run.require(events.GpuMemory, findings), "start", "end")
     if want.keep_up and after is None and run.failure is None:
         findings.not_asked = "--keep-up leaves the stack running"
         return findings

@@ -8,7 +8,7 @@ from itertools import pairwise
 from harness import events
 from harness.evidence.check import Expectation, Findings, counted
 from harness.evidence.policy import all_observed
-from harness.evidence.timeline import Timeline
+from harness.evidence.timeline import Timeline, first_and_last
 
 HASH_OF_NOTHING = hashlib.sha256(b"").hexdigest()
 DISCOVERY = "discovery"
@@ -104,9 +104,7 @@ def same_processes(run: Timeline, want: Expectation) -> Findings:
         proves="no process was replaced, so the engines that were refitted are the engines that generated",
         means="a process was replaced or died: what was observed may not be what was refitted",
     )
-    lists = run.require(events.Processes, findings)
-    start = next((item for item in lists if item.when == "start"), None)
-    end = next((item for item in reversed(lists) if item.when == "end"), None)
+    start, end = first_and_last(run.require(events.Processes, findings), "start", "end")
     findings.missing += [
         f"no process list at the {when}" for when, item in (("start", start), ("end", end)) if not item
     ]
@@ -169,13 +167,17 @@ def not_paused(run: Timeline, want: Expectation) -> Findings:
         for engine in all_observed(item.engines, f"with the {item.stage} weights", want, findings)
     ]
     for engine in (*engines, *restored):
-        name = want.named(engine.admin_url)
-        if engine.paused is None:
-            findings.missing.append(f"{name} did not say whether it is paused")
-        if engine.paused or engine.sidecar_paused:
-            findings.wrong.append(f"{name} is paused" + ("" if engine.paused else " (by its sidecar)"))
+        judge_paused(engine, want.named(engine.admin_url), findings)
     findings.seen = f"{counted(len(engines), 'engine')} not paused"
     return findings
+
+
+def judge_paused(engine: events.EngineObservation, name: str, findings: Findings) -> None:
+    """Neither the engine nor its sidecar says that it is paused, and the engine does say."""
+    if engine.paused is None:
+        findings.missing.append(f"{name} did not say whether it is paused")
+    if engine.paused or engine.sidecar_paused:
+        findings.wrong.append(f"{name} is paused" + ("" if engine.paused else " (by its sidecar)"))
 
 
 def generation_after_update(run: Timeline, want: Expectation) -> Findings:

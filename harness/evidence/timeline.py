@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from harness import events
 from harness.evidence.check import Findings
 
 E = TypeVar("E", bound=events.BaseEvent)
+
+
+class Look(Protocol):
+    """An event that is recorded at the beginning of something, and again at its end."""
+
+    @property
+    def when(self) -> str: ...
+
+
+L = TypeVar("L", bound=Look)
+
+
+def first_and_last(looks: Sequence[L], beginning: str, end: str) -> tuple[L | None, L | None]:
+    """The widest pair: the first that was recorded at the beginning, and the last at the end."""
+    first = next((look for look in looks if look.when == beginning), None)
+    last = next((look for look in reversed(looks) if look.when == end), None)
+    return first, last
 
 
 @dataclass(frozen=True)
