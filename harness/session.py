@@ -17,12 +17,13 @@ from typing import Any
 from harness.clock import Clock, InterruptibleClock
 from harness.config import RunConfig
 from harness.errors import DoctorError, Interrupted, SmokestackError
+from harness.eventlog import EVENTS_FILE, EventLog
 from harness.events import BaseEvent, Failure
 from harness.inuse import InUse, in_use_file
 from harness.ports import PortRoom, port_names
 from harness.report.console import Console
 from harness.request import Request
-from harness.rundir import EVENTS_FILE, EventLog, RunDir
+from harness.rundir import RunDir
 from harness.scratch import Scratch, make_scratch
 from harness.signals import InterruptSignals, die_with_parent
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import httpx
 import psutil
 
-from harness.rundir import EVENTS_FILE
+from harness.eventlog import EVENTS_FILE
 from smoke.runner import Command, wait_until
 
 Phase = Literal["starting", "idle", "rollouts", "refit"]

@@ -18,8 +18,8 @@ from harness.config import RunConfig
 from harness.credentials import CONCEALED, Credentials
 from harness.dryrun import _shown
 from harness.errors import UsageError
+from harness.eventlog import EventLog
 from harness.request import Request
-from harness.rundir import EventLog
 from harness.services import engine, frontend, sidecar
 from harness.services.context import ServiceContext
 from harness.startup import discovery_probe

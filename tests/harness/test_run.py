@@ -27,6 +27,7 @@ from harness.errors import (
     RefitError,
     SmokestackError,
 )
+from harness.eventlog import EventLog
 from harness.events import GpuMemory, GpuUse, ServiceStarted
 from harness.models import ModelChoice
 from harness.program import Program
@@ -34,7 +35,6 @@ from harness.report import environment as machine
 from harness.report.verdict import Outcome
 from harness.request import Request
 from harness.run import SmokeRun, smoke
-from harness.rundir import EventLog
 from harness.session import Session, opened
 from harness.stack import Stack
 from harness.teardown import Leftovers

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from harness.errors import DoctorError, UsageError
-from harness.rundir import EventLog, RunDir, write_json, write_text
+from harness.eventlog import EventLog
+from harness.rundir import RunDir, write_json, write_text
 from harness.scratch import LONGEST_SOCKET_NAME, SOCKET_PATH_LIMIT, Scratch, make_scratch
 
 FULL = OSError(28, "No space left on device")

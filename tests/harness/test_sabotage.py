@@ -19,6 +19,7 @@ from harness.report.narration import narrate
 from harness.report.verdict import Verdict, judge_run
 from harness.request import Request
 from harness.sabotage import SABOTAGES, TRAINER_SABOTAGES, UNSABOTAGED, Sabotage, docs, for_trainer, named
+from harness.sabotage.by_trainer import FAILING_REFITS
 from harness.sabotage.declaration import Where
 from harness.sabotage.docs import ALL_CHECKS
 
@@ -36,6 +37,10 @@ def test_the_trainers_names_are_those_of_the_payload() -> None:
 def test_the_trainer_is_told_of_its_own_only(sabotage: Sabotage) -> None:
     assert for_trainer(sabotage.name) == (sabotage.name if sabotage.where == "trainer" else None)
     assert for_trainer(None) is None
+
+
+def test_a_failing_refit_turns_no_check_red() -> None:
+    assert {(one.fails, one.ends_in) for one in FAILING_REFITS} == {((), "refit")}
 
 
 def test_names_are_given_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness import ports, rundir, scratch, standing
+from harness import eventlog, ports, scratch, standing
 from scripts.clean.catalogue import EVENTS_FILE, STACK_FILE
 from scripts.doctor import build_sources, host_paths, runtime_installed, runtime_ports, runtime_runs
 from scripts.layout import PROJECT_ROOT, Layout
@@ -30,5 +30,5 @@ def test_a_run_looks_for_its_ports_where_the_doctor_says() -> None:
 
 def test_a_run_and_an_environment_are_known_by_the_files_that_they_leave() -> None:
     assert runtime_runs.STATE_FILE == STACK_FILE == standing.STATE_FILE
-    assert rundir.EVENTS_FILE == EVENTS_FILE
+    assert eventlog.EVENTS_FILE == EVENTS_FILE
     assert Layout(PROJECT_ROOT, "cpu").stamp.name == runtime_installed.STAMP
