@@ -17,6 +17,7 @@ from harness.errors import NotReadyError
 from harness.events import BaseEvent, Phase, PhaseName, ServiceReady, ServiceStarted, Topology
 from harness.fitness import require_bearable
 from harness.gpus import assigned
+from harness.guards import require_no_open_update, require_unpaused, require_world_sizes
 from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
 from harness.models import ModelChoice
 from harness.observer import Observer
@@ -177,9 +178,9 @@ def observer_of(session: Session, stack: Stack) -> Observer:
 
 def first_generation(session: Session, observer: Observer) -> None:
     """The last part of being ready: one real answer through the frontend. Raises NotReadyError without one."""
-    observer.require_world_sizes()
-    observer.require_unpaused()
-    observer.require_no_open_update()
+    require_world_sizes(observer)
+    require_unpaused(observer)
+    require_no_open_update(observer)
     answer = observer.generate("before")
     session.emit(answer)
     if answer.status != 200 or answer.completion_tokens < 1:

@@ -12,6 +12,7 @@ from harness.clock import Deadline, SteadyClock
 from harness.environ import callers_path_variable
 from harness.errors import Interrupted, TrainingError
 from harness.events import CommandEnded, LabelsSeen, Surveyed
+from harness.guards import require_no_open_update
 from harness.labels import LabelWatch
 from harness.manifest import Manifest
 from harness.observer import Observer
@@ -23,6 +24,7 @@ from harness.services import command as command_service
 from harness.services.context import TRAINER
 from harness.session import Session
 from harness.stack import Stack
+from harness.states import labels_of
 from harness.vigil import Vigil
 
 PROBE_PROMPTS = ((51, 43, 52, 61, 48, 57), (57, 43, 48, 61, 51), (40, 41, 42, 43, 44, 45, 46, 47))
@@ -65,7 +67,7 @@ class OwnTrainer:
         self.session.emit(stack.identities("start"))
         self.session.emit(stack.listening("start"))
         self._run_command(stack, observer)
-        observer.require_no_open_update()
+        require_no_open_update(observer)
         engines = observer.look(PROBE_PROMPTS, "the stack after the command")
         self.session.emit(Surveyed(when="after", engines=engines))
         stack.require_same_topology()
@@ -84,7 +86,7 @@ class OwnTrainer:
         process = stack.launch(command_service.spec(stack.context, self.program, stack.topology.workers))
         stack.may_end(TRAINER, with_any_status=True)
         self.session.note(f"{self.program.text} (pid {process.pid}), output in logs/{TRAINER}.log")
-        labels = LabelWatch(lambda: observer.labels(ASK_S), clock=clock, emit=self.session.emit)
+        labels = LabelWatch(lambda: labels_of(observer, ASK_S), clock=clock, emit=self.session.emit)
 
         def ended() -> bool:
             labels.look()
@@ -126,7 +128,7 @@ class OwnTrainer:
             f"no labels within {LEFT_S:g} s", status=None, found="no answer", where="the engines and their sidecars"
         )
         try:
-            told = Vigil(self.session.clock, assume_alive).call(lambda: observer.labels(LEFT_ASK_S), LEFT_S, late)
+            told = Vigil(self.session.clock, assume_alive).call(lambda: labels_of(observer, LEFT_ASK_S), LEFT_S, late)
         except (HttpStatusError, HttpBodyError) as odd:
             return f"how it left the engines is not known: {odd.what}"
         self.session.emit(LabelsSeen(engines=told))

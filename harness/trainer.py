@@ -24,6 +24,8 @@ from harness.services import trainer as trainer_service
 from harness.services.context import RENDEZVOUS_PORT, TRAINER, ServiceContext
 from harness.session import Session
 from harness.stack import Stack
+from harness.states import pauses_of
+from harness.timing import time_requests
 from harness.training import Follower, Plan
 from harness.watch import LAST_WORDS_S
 
@@ -108,7 +110,7 @@ class Trainer:
     def _tell_paused(self, stack: Stack, failed: RefitError) -> None:
         """Which engines are paused is what the trainer says; here is what each of them says itself."""
         expected = expected_engines(stack.context)
-        states = observer_of(self.session, stack).pauses(ASK_PAUSED_S)
+        states = pauses_of(observer_of(self.session, stack), ASK_PAUSED_S)
         told = ", ".join(f"{expected.name_of(url) or url} {PAUSED[state]}" for url, state in states.items())
         failed.found = "; ".join([*([failed.found] if failed.found else []), f"asked afterwards: {told}"])
 
@@ -116,7 +118,7 @@ class Trainer:
         """Only where there is something to compare them with; nobody else computes by now."""
         config = self.session.config
         if config.control is not None or config.serving != "dynamo":
-            for event in observer_of(self.session, stack).time_requests(TIMED_PROMPT):
+            for event in time_requests(observer_of(self.session, stack), TIMED_PROMPT):
                 self.session.emit(event)
 
     def await_end(self, stack: Stack) -> None:

@@ -102,6 +102,8 @@ class Desk:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     observed = Engine()
     monkeypatch.setattr(command, "observer_of", lambda _session, _stack: observed)
+    monkeypatch.setattr(command, "labels_of", lambda observer, request_s: observer.labels(request_s))
+    monkeypatch.setattr(command, "require_no_open_update", Engine.require_no_open_update)
     return observed
 
 
@@ -211,6 +213,7 @@ def test_an_engine_that_answers_nonsense_or_nothing_takes_nothing_from_the_comma
     odd, silent = SimpleNamespace(labels=labels), SimpleNamespace(labels=lambda _request_s: hanging.wait(20))
     hanging = threading.Event()
     monkeypatch.setattr(command, "LEFT_S", 0.05)
+    monkeypatch.setattr(command, "labels_of", lambda observer, request_s: observer.labels(request_s))
     left = [OwnTrainer(session, nobody)._left(cast(Any, observer)) for observer in (silent, odd)]
     hanging.set()
     assert left == [
@@ -219,7 +222,7 @@ def test_an_engine_that_answers_nonsense_or_nothing_takes_nothing_from_the_comma
     ]
 
 
-def test_an_interrupt_does_not_wait_for_what_a_failed_command_left() -> None:
+def test_an_interrupt_does_not_wait_for_what_a_failed_command_left(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody: Any = None
     session: Any = SimpleNamespace(clock=InterruptibleClock())
     hanging = threading.Event()
@@ -229,6 +232,7 @@ def test_an_interrupt_does_not_wait_for_what_a_failed_command_left() -> None:
         session.clock.interrupt.set()
         hanging.wait(20)
 
+    monkeypatch.setattr(command, "labels_of", lambda observer, request_s: observer.labels(request_s))
     with pytest.raises(Interrupted):
         OwnTrainer(session, nobody)._left(cast(Any, SimpleNamespace(labels=labels)))
     hanging.set()

@@ -19,8 +19,11 @@ from harness.calling import HttpBodyError, HttpStatusError
 from harness.clock import InterruptibleClock, SteadyClock
 from harness.errors import Interrupted, NotReadyError, ServiceDiedError, SmokestackError
 from harness.events import Cut
+from harness.guards import require_no_open_update, require_unpaused, require_world_sizes
 from harness.inspection import ObservationError, slices_of
-from harness.observer import TIMED, WARM_UP, Observer
+from harness.observer import Observer
+from harness.states import labels_of, pauses_of
+from harness.timing import TIMED, WARM_UP, time_requests
 from harness.topology import Topology, Worker
 
 PROMPT = [2, 41, 7]
@@ -362,19 +365,19 @@ class TestGeneration:
 
 class TestRequireUnpaused:
     def test_an_engine_that_serves_is_fine(self, served: Served) -> None:
-        served.observer().require_unpaused()
+        require_unpaused(served.observer())
 
     def test_an_engine_that_was_left_paused_is_named_with_what_to_do(self, served: Served) -> None:
         served.paused = True
         with pytest.raises(NotReadyError) as caught:
-            served.observer().require_unpaused()
+            require_unpaused(served.observer())
         assert served.url in str(caught.value)
         assert "/resume" in str(caught.value)
 
     def test_an_engine_that_does_not_tell_is_no_engine_that_serves(self, served: Served) -> None:
         served.paused = "perhaps"
         with pytest.raises(SmokestackError, match="is_paused"):
-            served.observer().require_unpaused()
+            require_unpaused(served.observer())
 
 
 class TestFinishedRequests:
@@ -394,16 +397,16 @@ class TestPauses:
     @pytest.mark.parametrize("paused", [True, False])
     def test_each_engine_says_itself_whether_it_is_paused(self, served: Served, paused: bool) -> None:
         served.paused = paused
-        assert served.observer(watch=_nobody_looks).pauses(2.0) == {served.url: paused}
+        assert pauses_of(served.observer(watch=_nobody_looks), 2.0) == {served.url: paused}
 
     def test_an_engine_that_does_not_answer_is_neither(self, served: Served, hanging: threading.Event) -> None:
         began = time.monotonic()
-        assert served.observer().pauses(0.2) == {served.url: None}
+        assert pauses_of(served.observer(), 0.2) == {served.url: None}
         assert time.monotonic() - began < 2
 
     def test_nor_is_one_whose_answer_is_none(self, served: Served) -> None:
         served.paused = "perhaps"
-        assert served.observer().pauses(2.0) == {served.url: None}
+        assert pauses_of(served.observer(), 2.0) == {served.url: None}
 
     def test_one_whose_answer_never_ends_takes_nothing_from_the_others(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
@@ -418,7 +421,7 @@ class TestPauses:
         observer = served.observer()
         [worker] = observer.topology.workers
         both = replace(observer.topology, workers=(worker, replace(worker, admin_url="http://127.0.0.1:1")))
-        told = replace(observer, topology=both).pauses(0.0)
+        told = pauses_of(replace(observer, topology=both), 0.0)
         over.set()
         assert told == {served.url: True, "http://127.0.0.1:1": None}
 
@@ -429,47 +432,47 @@ def _nobody_looks() -> None:
 
 class TestRequireWorldSizes:
     def test_engines_that_say_what_discovery_says_are_fine(self, served: Served) -> None:
-        served.observer().require_world_sizes()
+        require_world_sizes(served.observer())
         assert served.paths == ["/get_world_size"]
 
     def test_an_engine_that_says_otherwise_is_named(self, served: Served) -> None:
         served.world_size = 2
         with pytest.raises(NotReadyError, match="does not have the ranks") as caught:
-            served.observer().require_world_sizes()
+            require_world_sizes(served.observer())
         assert (caught.value.expected, caught.value.found) == (f"1 at {served.url}", f"2 at {served.url}")
 
 
 class TestRequireNoOpenUpdate:
     def test_an_engine_without_one_is_left_without_one(self, served: Served) -> None:
-        served.observer().require_no_open_update()
+        require_no_open_update(served.observer())
         assert served.paths == ["/start_weight_update", "/finish_weight_update"]
 
     def test_an_update_that_was_never_finished_is_named(self, served: Served) -> None:
         served.start_answer = 500, {"error": {"message": "a weight update is already active"}}
         with pytest.raises(NotReadyError, match="never finished") as caught:
-            served.observer().require_no_open_update()
+            require_no_open_update(served.observer())
         assert served.url in str(caught.value)
 
     def test_another_refusal_is_no_open_update(self, served: Served) -> None:
         served.start_answer = 500, {"error": {"message": "weight transfer is not configured"}}
-        served.observer().require_no_open_update()
+        require_no_open_update(served.observer())
 
 
 class TestLabels:
     def test_both_labels_and_the_state_are_asked_for_and_nothing_is_generated(self, served: Served) -> None:
-        [told] = served.observer().labels(1.0)
+        [told] = labels_of(served.observer(), 1.0)
         assert (told.engine_label, told.sidecar_label, told.paused) == ("3", "2", False)
         assert "/inference/v1/generate" not in served.paths
 
     def test_labels_of_two_moments_are_asked_for_again(self, served: Served) -> None:
         served.changing = ["1", "2", "2"]
-        [told] = served.observer().labels(1.0)
+        [told] = labels_of(served.observer(), 1.0)
         assert told.engine_label == "2"
         assert served.paths.count("/engine/control/get_weight_version") == 2
 
     def test_what_is_not_told_is_none(self, served: Served) -> None:
         served.sidecar_status = 503
-        [told] = served.observer().labels(1.0)
+        [told] = labels_of(served.observer(), 1.0)
         assert (told.engine_label, told.sidecar_label) == ("3", None)
 
 
@@ -479,17 +482,17 @@ class TestAlone:
         alone = replace(served.observer(), topology=Topology((worker,)))
         [engine] = alone.observe([], 0).engines
         assert (engine.engine_label, engine.sidecar_label, engine.sidecar_paused) == ("3", None, None)
-        [told] = alone.labels(1.0)
+        [told] = labels_of(alone, 1.0)
         assert told.sidecar_label is None
         assert not [path for path in served.paths if path.startswith("/engine/control")]
 
     def test_timed_requests_go_to_frontend_and_engine_in_turns_or_to_the_engine_alone(self, served: Served) -> None:
         count = WARM_UP + TIMED
-        [alone] = served.observer().time_requests(PROMPT)
+        [alone] = time_requests(served.observer(), PROMPT)
         assert (alone.via, len(alone.seconds), len(served.asked)) == ("engine", TIMED, count)
         other = served.url.replace("localhost", "127.0.0.1")
         assert other != served.url, "the same server under another name stands for the frontend"
-        frontend, engine = replace(served.observer(), frontend_url=other).time_requests(PROMPT)
+        frontend, engine = time_requests(replace(served.observer(), frontend_url=other), PROMPT)
         assert (frontend.via, engine.via) == ("frontend", "engine")
         assert len(frontend.seconds) == len(engine.seconds) == TIMED
         assert len(served.asked) == 3 * count
