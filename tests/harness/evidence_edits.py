@@ -303,6 +303,8 @@ ON_OBSERVATIONS = LABELS_AND_CONTENT | {"policy.versions-spans", "policy.cache-r
 """The checks that read what the harness observed at each version."""
 
 SOUND = passing_run()
+TWO = {"tensor_parallel": (1, 1)}
+"""The configuration of a run with two engines."""
 STEP_2 = {"step": 2}
 PINNED = the(SOUND, "pins")["expected"]
 ONE_GROUP = {"mean": 0.5, "std": 0.5, "groups": [{"prompt": "3+4=", "rewards": [1.0, 0.0]}]}

@@ -21,6 +21,7 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 import pytest
 from smokestack_payload.settings import EngineAddress, GrpoSettings, Plan, TrainerSettings
 
+pytest_plugins = ["nccl_peers"]
 Answer = tuple[int, Any]
 STEPS = 2
 """Of a run; the last version has this number."""

@@ -44,11 +44,7 @@ def cloned(tmp_path_factory: pytest.TempPathFactory, nest: Upstream) -> Path:
 @pytest.fixture
 def clone(tmp_path: Path, cloned: Path) -> Path:
     """The same in a folder of the test's own, with a space in its path, and something built in it."""
-    made = tmp_path / "a clone"
-    shutil.copytree(cloned, made, symlinks=True)
-    (made / "build").mkdir()
-    (made / "build" / "ignored.o").touch()
-    return made
+    return _built(cloned, tmp_path / "a clone")
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +56,7 @@ def cloned_plain(tmp_path_factory: pytest.TempPathFactory, vllm: Upstream) -> Pa
 @pytest.fixture
 def plain(tmp_path: Path, cloned_plain: Path) -> Path:
     """The same in a folder of the test's own, with something built in it."""
-    made = tmp_path / "clone"
-    shutil.copytree(cloned_plain, made, symlinks=True)
-    (made / "build").mkdir()
-    (made / "build" / "ignored.o").touch()
-    return made
+    return _built(cloned_plain, tmp_path / "clone")
 
 
 @pytest.fixture
@@ -72,3 +64,11 @@ def source(nest: Upstream) -> GitSource:
     """The source as a stack file has it, at an address where nobody answers."""
     nowhere = nest.folder.with_name("nowhere")
     return GitSource(repository=nowhere.as_uri(), revision=nest.head, version="2.0.0")
+
+
+def _built(clone: Path, folder: Path) -> Path:
+    """A copy of the clone in that folder, with something built in it."""
+    shutil.copytree(clone, folder, symlinks=True)
+    (folder / "build").mkdir()
+    (folder / "build" / "ignored.o").touch()
+    return folder
