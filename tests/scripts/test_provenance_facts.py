@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from provenance_example import digest, revision
+from provenance_example import digest, manifest_of, revision
 from sbom_schema import fault
 from synthetic import Project
 
@@ -143,14 +143,8 @@ def _manifest(layout: Layout, stack: Stack, packages: dict[str, str]) -> Manifes
         made = [_artifact(stack.engine.distribution, engine)]
     else:
         made = [_artifact(name, []) for name in sorted(stack.built | {sidecar.BINARY})]
-    return Manifest(
-        stack=stack.name,
-        summary=stack.summary,
-        platform=stack.platform,
-        python=stack.python,
-        dialect=stack.dialect,
-        refit_backend=stack.refit_backend,
-        planes=stack.planes,
+    return manifest_of(
+        stack,
         inputs=digest("inputs"),
         environment=layout.relative(layout.environment),
         lock=LockFile(path=layout.relative(layout.lock), sha256=file_sha256(layout.lock)),
