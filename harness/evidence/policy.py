@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness import events
-from harness.evidence.check import TOLERANCE, Expectation, Findings, listing, span
+from harness.evidence.check import TOLERANCE, Expectation, Findings, counted, listing, span
 from harness.evidence.compare import Gap, compare_probes, largest_change
 from harness.evidence.timeline import Timeline
+
+PROBED = 4
+"""How many different prompts engine and trainer are probed with, at each version."""
 
 
 def versions_advance(run: Timeline, want: Expectation) -> Findings:
@@ -91,6 +94,9 @@ def weights_match(run: Timeline, want: Expectation) -> Findings:
         if not reference:
             findings.missing.append(f"no trainer probe of version {version}")
             continue
+        asked = len({probe.prompt_ids for probe in reference})
+        if asked < PROBED:
+            findings.missing.append(f"{counted(asked, 'prompt')} probed at version {version}, expected {PROBED}")
         for engine in _engines_at(version, observed, want, findings):
             where = f"version {version}{want.at(engine.admin_url)}"
             gaps += compare_probes(where, reference, engine.probes, want.tolerance, findings)

@@ -38,7 +38,7 @@ ROLLOUTS = GROUPS.prompts_per_step * GROUPS.group_size
 FITTING, ASTRAY = (3e-6, 4e-6, 2e-6, 3e-6), (0.03, 0.05, 0.04, 0.06)
 """How far each of a step's rollouts is from the version that it is of, and from another one."""
 
-PROMPTS = ((51, 43, 52, 61), (57, 43, 48, 61))
+PROMPTS = ((51, 43, 52, 61), (57, 43, 48, 61), (49, 43, 49, 61), (50, 43, 55, 61))
 REFIT_STAGES = {"pause": 0.01, "start": 0.01, "update": 0.05, "finish": 0.01, "reset": 0.01, "resume": 0.01}
 
 

@@ -195,6 +195,14 @@ def compare_fewer(step: int) -> Edit:
     return change
 
 
+def probe_one_prompt(run: list[Fields]) -> None:
+    """Engine and trainer are probed with as many prompts as ever, each of them the first."""
+    for event in run:
+        for probed in [event, *event.get("engines", ())]:
+            if "probes" in probed:
+                probed["probes"] = probed["probes"][:1] * 4
+
+
 def put_cache(version: int, answer: str, **values: Any) -> Edit:
     """An edit of one of the answers to the long prompt at `version`."""
     return lambda run: the(run, "observed", version=version)["engines"][0]["cache"][answer].update(values)
