@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from harness.answers import (
     ChatAnswer,
@@ -21,7 +20,6 @@ from harness.answers import (
     Obeyed,
     Paused,
     RankContents,
-    Version,
     WeightVersion,
     WorkersUpdating,
     WorkerVersions,
@@ -33,20 +31,12 @@ from harness.metrics import finished_requests
 ALREADY_OPEN = "already active"
 """What vLLM answers to the start of a weight update while another one is open."""
 
-PauseMode = Literal["abort", "wait", "keep"]
-
 
 @dataclass(frozen=True)
 class EngineAdmin:
     """The engine's own HTTP server, with vLLM's development-mode routes."""
 
     http: HttpClient
-
-    def version(self) -> str:
-        return self.http.get("/version", Version).version
-
-    def models(self) -> list[str]:
-        return [entry.id for entry in self.http.get("/v1/models", ModelList).data]
 
     def is_paused(self) -> bool:
         return self.http.get("/is_paused", Paused).is_paused
@@ -57,12 +47,6 @@ class EngineAdmin:
 
     def world_size(self) -> int:
         return self.http.get("/get_world_size", WorldSize).world_size
-
-    def pause(self, mode: PauseMode = "abort") -> None:
-        self.http.order(f"/pause?mode={mode}")
-
-    def resume(self) -> None:
-        self.http.order("/resume")
 
     def has_open_update(self) -> bool:
         """Whether a weight update is open. No route tells, so one is opened, and closed again without a version.
@@ -79,9 +63,6 @@ class EngineAdmin:
     def finished_requests(self) -> int | None:
         """How many requests it has finished since its start; None where it does not tell."""
         return finished_requests(self.http.call("GET", "/metrics").decode("utf-8", errors="replace"))
-
-    def reset_prefix_cache(self) -> None:
-        self.http.order("/reset_prefix_cache")
 
     def checksums(self) -> dict[str, str]:
         """vLLM's own SHA-256 of every tensor that its workers still hold; that of nothing where they do not."""
@@ -128,7 +109,8 @@ class EngineAdmin:
         self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], *, timeout_s: float | None = None
     ) -> Generated:
         """Token ids in, token ids out. Hangs until `timeout_s` while the engine is paused."""
-        return _generate(self.http, model, token_ids, sampling, timeout_s)
+        body = {"model": model, "token_ids": list(token_ids), "sampling_params": dict(sampling)}
+        return self.http.post("/inference/v1/generate", body, Generated, timeout_s=timeout_s)
 
 
 @dataclass(frozen=True)
@@ -168,15 +150,3 @@ class FrontendClient:
             finish_reason=first.finish_reason,
             completion_tokens=answer.usage.completion_tokens,
         )
-
-    def generate(
-        self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], *, timeout_s: float | None = None
-    ) -> Generated:
-        return _generate(self.http, model, token_ids, sampling, timeout_s)
-
-
-def _generate(
-    http: HttpClient, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], timeout_s: float | None
-) -> Generated:
-    body = {"model": model, "token_ids": list(token_ids), "sampling_params": dict(sampling)}
-    return http.post("/inference/v1/generate", body, Generated, timeout_s=timeout_s)

@@ -195,7 +195,3 @@ class Contents(Served):
     """Answer of `/collective_rpc` to `smokestack_contents`: one for each rank."""
 
     results: list[RankContents] = Field(min_length=1)
-
-
-class Version(Served):
-    version: str

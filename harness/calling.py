@@ -85,16 +85,6 @@ class HttpClient:
     def post(self, path: str, body: object, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
         return self._parse(path, answer, self.call("POST", path, body, timeout_s=timeout_s))
 
-    def order(self, path: str) -> None:
-        """A POST whose answer says nothing but that it was done. Raises HttpBodyError when it says the opposite."""
-        content = self.call("POST", path)
-        try:
-            document = decode(content)
-        except ValueError:
-            return  # an empty body, or a word
-        if says_error(document):
-            raise self._unexpected(path, content, "an answer that is no error")
-
     def _parse(self, path: str, answer: type[Answer], content: bytes) -> Answer:
         try:
             document = decode(content)

@@ -23,16 +23,16 @@ def client(server: HTTPServer, **options: object) -> HttpClient:
 
 class TestErrors:
     def test_the_servers_own_text_is_kept(self, httpserver: HTTPServer) -> None:
-        httpserver.expect_request("/resume").respond_with_data("start_weight_update\x1b[0m first\n", status=500)
+        httpserver.expect_request("/is_paused").respond_with_data("start_weight_update\x1b[0m first\n", status=500)
         with pytest.raises(HttpStatusError) as caught:
-            EngineAdmin(client(httpserver)).resume()
+            EngineAdmin(client(httpserver)).is_paused()
         assert caught.value.status == 500
         assert caught.value.found == "HTTP 500: start_weight_update first"
-        assert caught.value.where == httpserver.url_for("/resume")
+        assert caught.value.where == httpserver.url_for("/is_paused")
 
     def test_no_answer_has_no_status(self) -> None:
         with pytest.raises(HttpStatusError, match="no answer") as caught:
-            EngineAdmin(HttpClient("http://127.0.0.1:1", credentials=NO_CREDENTIALS)).version()
+            EngineAdmin(HttpClient("http://127.0.0.1:1", credentials=NO_CREDENTIALS)).is_paused()
         assert caught.value.status is None
 
     def test_a_call_that_hangs_ends_at_its_time_out(self, httpserver: HTTPServer) -> None:
@@ -55,14 +55,14 @@ class TestErrors:
 
     def test_a_body_without_end_is_refused(self, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(calling, "MAX_BODY_BYTES", 1000)
-        httpserver.expect_request("/version").respond_with_data(b"x" * 5000)
+        httpserver.expect_request("/is_paused").respond_with_data(b"x" * 5000)
         with pytest.raises(HttpStatusError, match="too much"):
-            EngineAdmin(client(httpserver)).version()
+            EngineAdmin(client(httpserver)).is_paused()
 
     def test_a_redirect_is_a_failure(self, httpserver: HTTPServer) -> None:
-        httpserver.expect_request("/version").respond_with_data(status=307, headers={"Location": "/health"})
+        httpserver.expect_request("/is_paused").respond_with_data(status=307, headers={"Location": "/health"})
         with pytest.raises(HttpStatusError) as caught:
-            EngineAdmin(client(httpserver)).version()
+            EngineAdmin(client(httpserver)).is_paused()
         assert caught.value.status == 307
 
     def test_long_texts_are_cut(self) -> None:
@@ -75,8 +75,8 @@ class TestRequests:
     ) -> None:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:1")
-        httpserver.expect_request("/version").respond_with_json({"version": "0.32.0"})
-        assert EngineAdmin(client(httpserver)).version() == "0.32.0"
+        httpserver.expect_request("/is_paused").respond_with_json({"is_paused": True})
+        assert EngineAdmin(client(httpserver)).is_paused() is True
 
     def test_headers_and_key_are_sent(self, httpserver: HTTPServer) -> None:
         wanted = {"X-Tenant": "a", "Authorization": "Bearer secret"}
@@ -84,19 +84,10 @@ class TestRequests:
         http = client(
             httpserver, credentials=Credentials("secret", "MY_KEY", {"X-Tenant": "a"}, {"X-Tenant": "--header"})
         )
-        assert EngineAdmin(http).models() == ["tiny"]
+        assert FrontendClient(http).models() == ["tiny"]
 
     def test_the_key_is_not_printed(self) -> None:
         assert "secret" not in repr(HttpClient("http://127.0.0.1:1", credentials=Credentials("secret", "MY_KEY")))
-
-    def test_pause_names_its_mode(self, httpserver: HTTPServer) -> None:
-        httpserver.expect_request("/pause", method="POST", query_string="mode=keep").respond_with_json({})
-        EngineAdmin(client(httpserver)).pause("keep")
-        httpserver.check_assertions()
-
-    def test_reset_of_the_prefix_cache_is_a_post(self, httpserver: HTTPServer) -> None:
-        httpserver.expect_request("/reset_prefix_cache", method="POST").respond_with_json({"success": True})
-        EngineAdmin(client(httpserver)).reset_prefix_cache()
 
 
 class TestAnswers:
@@ -131,17 +122,17 @@ class TestAnswers:
         assert asked[0]["temperature"] == 0.0
         assert asked[0]["max_tokens"] == 5
 
-    @pytest.mark.parametrize("name", ["engine", "frontend"])
-    def test_engine_and_frontend_generate_in_the_same_shape(self, httpserver: HTTPServer, name: str) -> None:
-        entry = {
-            "engine": {"token_id": 5, "logprob": -0.5, "rank": 1},
-            "frontend": {"token": "token_id:5", "logprob": -0.5},
-        }
-        choice = {"token_ids": [5], "finish_reason": "length", "logprobs": {"content": [entry[name]]}}
+    @pytest.mark.parametrize(
+        "entry",
+        [{"token_id": 5, "logprob": -0.5, "rank": 1}, {"token": "token_id:5", "logprob": -0.5}],
+        ids=["engine", "frontend"],
+    )
+    def test_engine_and_frontend_generate_in_the_same_shape(
+        self, httpserver: HTTPServer, entry: dict[str, object]
+    ) -> None:
+        choice = {"token_ids": [5], "finish_reason": "length", "logprobs": {"content": [entry]}}
         httpserver.expect_request("/inference/v1/generate").respond_with_json({"choices": [choice]})
-        http = client(httpserver)
-        asked = EngineAdmin(http) if name == "engine" else FrontendClient(http)
-        found = asked.generate("tiny", [1, 2], {"max_tokens": 1})
+        found = EngineAdmin(client(httpserver)).generate("tiny", [1, 2], {"max_tokens": 1})
         assert found.choices[0].token_logprobs() == [-0.5]
 
     def test_nan_is_not_sent(self, httpserver: HTTPServer) -> None:

@@ -62,7 +62,7 @@ class TestTimeAndSize:
     def test_an_admin_call_ends_at_its_limit(self, talk: Talk) -> None:
         began = time.monotonic()
         with peer(talk) as url, pytest.raises(HttpStatusError, match="no answer") as caught:
-            EngineAdmin(http(url, LIMIT_S)).version()
+            EngineAdmin(http(url, LIMIT_S)).is_paused()
         assert time.monotonic() - began < SOON_S
         assert caught.value.found == f"ReadTimeout: the answer was not complete after {LIMIT_S:g} s"
 
@@ -78,7 +78,7 @@ class TestTimeAndSize:
     def test_a_body_without_end_is_given_up(self, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(calling, "MAX_BODY_BYTES", 100_000)
         with peer(talk) as url, pytest.raises(HttpStatusError, match="too much"):
-            EngineAdmin(HttpClient(url, 10, credentials=GIVEN)).version()
+            EngineAdmin(HttpClient(url, 10, credentials=GIVEN)).is_paused()
 
     @pytest.mark.parametrize("talk", ENDLESS, ids=name_of)
     def test_discovery_does_not_ask_an_endless_peer_again(self, talk: Talk) -> None:
@@ -90,14 +90,14 @@ class TestTimeAndSize:
     def test_what_is_no_answer_is_said_to_be_none(self, talk: Talk) -> None:
         with peer(talk) as url:
             with pytest.raises(HttpStatusError, match="no answer") as caught:
-                EngineAdmin(http(url)).version()
+                EngineAdmin(http(url)).is_paused()
             assert caught.value.status is None
             assert isinstance(DiscoveryProbe(url, ONE, 10).check(), Pending)
 
     def test_a_compressed_body_is_not_unpacked(self) -> None:
         bomb = gzip.compress(b" " * 5_000_000)
         with peer(saying(bomb, more="Content-Encoding: gzip\r\n")) as url, pytest.raises(HttpBodyError):
-            EngineAdmin(http(url)).version()
+            EngineAdmin(http(url)).is_paused()
 
 
 class TestWhereItLeads:
@@ -107,11 +107,11 @@ class TestWhereItLeads:
 
         def elsewhere(write: hostile.Write) -> None:
             asked.append(b"asked")
-            saying_json({"version": "1"})(write)
+            saying_json({"is_paused": True})(write)
 
-        with peer(elsewhere) as other, peer(saying(b"", status=status, more=f"Location: {other}/version\r\n")) as url:
+        with peer(elsewhere) as other, peer(saying(b"", status=status, more=f"Location: {other}/is_paused\r\n")) as url:
             with pytest.raises(HttpStatusError) as caught:
-                EngineAdmin(http(url)).version()
+                EngineAdmin(http(url)).is_paused()
             assert caught.value.status == int(status[:3])
             assert isinstance(DiscoveryProbe(url, ONE).check(), Fatal)
             assert isinstance(HttpProbe("health", url).check(), Pending)
@@ -120,8 +120,8 @@ class TestWhereItLeads:
     @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
     def test_no_proxy_sees_a_call(self, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
-        with peer(saying_json({"version": "1"})) as url:
-            assert EngineAdmin(http(url)).version() == "1"
+        with peer(saying_json({"is_paused": True})) as url:
+            assert EngineAdmin(http(url)).is_paused() is True
 
     @pytest.mark.parametrize(
         "url",
@@ -137,7 +137,7 @@ class TestWhatItSays:
     def test_a_text_is_cleaned_wherever_it_is_quoted(self) -> None:
         with peer(saying(UGLY.encode(), status="500 X")) as url:
             with pytest.raises(HttpStatusError) as caught:
-                EngineAdmin(http(url)).resume()
+                EngineAdmin(http(url)).is_paused()
             probes = [DiscoveryProbe(url, ONE).check(), HttpProbe("health", url).check()]
         reasons = [one.reason for one in probes if isinstance(one, (Pending, Fatal))]
         for text in (str(caught.value.found), *reasons):
@@ -148,11 +148,11 @@ class TestWhatItSays:
 
     @pytest.mark.parametrize("content_type", ["text/html", "image/png", "application/json; charset=utf-16", ""])
     def test_an_answer_is_what_it_holds_whatever_type_it_names(self, content_type: str) -> None:
-        with peer(saying_json({"version": "0.32.0"}, content_type=content_type)) as url:
-            assert EngineAdmin(http(url)).version() == "0.32.0"
+        with peer(saying_json({"is_paused": True}, content_type=content_type)) as url:
+            assert EngineAdmin(http(url)).is_paused() is True
         with peer(saying(b"<html>login</html>", content_type=content_type)) as url:
             with pytest.raises(HttpBodyError) as caught:
-                EngineAdmin(http(url)).version()
+                EngineAdmin(http(url)).is_paused()
             assert caught.value.found == "<html>login</html>"
             assert isinstance(DiscoveryProbe(url, ONE).check(), Fatal)
 
@@ -163,17 +163,10 @@ class TestWhatItSays:
     def test_a_200_that_says_it_is_an_error_is_one(self, said: dict[str, Any]) -> None:
         with peer(saying_json({"weight_version": "3", "is_paused": False, **said})) as url:
             engine, sidecar = EngineAdmin(http(url)), SidecarControl(http(url))
-            for ask in (engine.weight_version, engine.resume, engine.pause, engine.reset_prefix_cache):
+            for ask in (engine.weight_version, engine.is_paused, sidecar.weight_version, sidecar.is_paused):
                 with pytest.raises(HttpBodyError) as caught:
                     ask()
                 assert caught.value.expected == "an answer that is no error"
-            with pytest.raises(HttpBodyError):
-                sidecar.is_paused()
-
-    @pytest.mark.parametrize("body", [b"", b"ok", b"{}", b'{"status": "resumed"}', b'{"error": null}', b"null"])
-    def test_an_order_that_was_carried_out_may_say_little(self, body: bytes) -> None:
-        with peer(saying(body)) as url:
-            EngineAdmin(http(url)).resume()
 
     @pytest.mark.parametrize(
         ("ask", "said"),
@@ -186,8 +179,8 @@ class TestWhatItSays:
             (lambda one: EngineAdmin(one).world_size(), {"world_size": 0}),
             (lambda one: EngineAdmin(one).world_size(), {"world_size": 10**30}),
             (lambda one: EngineAdmin(one).world_size(), {"world_size": "1"}),
-            (lambda one: EngineAdmin(one).models(), {"data": {"id": "tiny"}}),
-            (lambda one: EngineAdmin(one).models(), [{"id": "tiny"}]),
+            (lambda one: FrontendClient(one).models(), {"data": {"id": "tiny"}}),
+            (lambda one: FrontendClient(one).models(), [{"id": "tiny"}]),
             (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": []}),
             (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": [{"token_ids": [-1]}]}),
             (lambda one: EngineAdmin(one).generate("tiny", [1], {}), {"choices": [{"token_ids": [True]}]}),
@@ -246,7 +239,7 @@ class TestKey:
     def test_a_key_that_is_not_accepted_is_named_by_its_variable(self, status: str) -> None:
         with peer(saying_json({"error": f"{KEY} is wrong"}, status=status)) as url:
             with pytest.raises(HttpStatusError) as caught:
-                EngineAdmin(http(url)).models()
+                FrontendClient(http(url)).models()
             probes = [
                 DiscoveryProbe(url, ONE, credentials=GIVEN).check(),
                 HttpProbe("health", url, credentials=GIVEN).check(),
@@ -274,7 +267,6 @@ MODELS: list[type[BaseModel]] = [
     answers.WeightVersion,
     answers.Paused,
     answers.WorldSize,
-    answers.Version,
 ]
 QUICK = settings(max_examples=100, deadline=None)
 
