@@ -140,7 +140,7 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         "--refit-timeout",
         type=positive_float,
         default=defaults.refit_s,
-        help="seconds for one refit, and at most for the rendezvous before the first one",
+        help="seconds for one refit, a checkpoint's writing included, and at most for the rendezvous before the first",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from safetensors.torch import load_file
 from smokestack_payload import sabotage
 from smokestack_payload.errors import RefitError
 from smokestack_payload.refit import checkpoint, filesystem
-from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.admin import EngineAdmin, EngineFleet
 from smokestack_payload.refit.backends import connector
 from smokestack_payload.refit.filesystem import FilesystemTransfer
 from smokestack_payload.refit.manifest import Expected
@@ -110,11 +112,17 @@ def test_an_engine_keeps_what_it_has_when_it_is_shown_half_a_checkpoint(tmp_path
         worker.smokestack_begin_reload(str(tmp_path / "w"))
 
 
-def started(engine: FakeEngine, folder: Path, source: Source) -> RefitSession:
+def started(
+    engine: FakeEngine,
+    folder: Path,
+    source: Source,
+    limit_s: float = 5.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> RefitSession:
     engine.on(RPC, lambda _: (200, {"results": [None]}))
-    fleet = EngineFleet([engine.address()], protocol=Filesystem(engine_label=True))
+    fleet = EngineFleet([engine.address()], protocol=Filesystem(engine_label=True), clock=clock)
     expected = Expected({name: tuple(tensor.shape) for name, tensor in TENSORS.items()}, "float32")
-    session = RefitSession(fleet, source, expected, 5.0)
+    session = RefitSession(fleet, source, expected, limit_s, clock)
     session.initialise(lambda client, weights: FilesystemTransfer(client, weights, folder), 5.0)
     return session
 
@@ -179,6 +187,89 @@ def test_what_fails_before_the_pause_touches_no_engine_and_names_the_folder(
     assert (caught.value.found, caught.value.where) == (found, str(tmp_path / "checkpoints"))
     assert engine.calls == []
     assert session.state is State.READY
+    session.close()
+
+
+class Now:
+    """A clock that goes on only while something is written: `writing_s` for the whole of it."""
+
+    def __init__(self, writing_s: float, limit_s: float) -> None:
+        self.writing_s, self.limit_s, self.seconds = writing_s, limit_s, 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def slowly(self) -> Source:
+        now = self
+
+        class Slow(Source):
+            def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+                now.seconds += now.writing_s
+                yield from super().__iter__()
+
+        return Slow()
+
+
+def test_writing_and_loading_have_one_limit_together(
+    make_engine: MakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the engines are granted is what the writing has left of it."""
+    engine, now = make_engine(), Now(writing_s=7.0, limit_s=10.0)
+    granted: list[float] = []
+    post = EngineAdmin.post
+    monkeypatch.setattr(EngineAdmin, "post", lambda self, call, left: (granted.append(left), post(self, call, left))[1])
+    session = started(engine, tmp_path / "checkpoints", now.slowly(), now.limit_s, now)
+    report = session.refit(1)
+    assert report.seconds["prepare"] == 7.0
+    assert granted == pytest.approx([3.0] * len(engine.calls))
+    now.writing_s = 1.0
+    session.refit(2)
+    assert granted[-1] == pytest.approx(9.0), "each refit has a limit of its own"
+    session.close()
+
+
+@pytest.mark.parametrize("writing_s", [10.0, 12.0])
+def test_writing_that_leaves_no_time_is_the_trainers_own_error_and_touches_no_engine(
+    writing_s: float, make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    engine, now = make_engine(), Now(writing_s, limit_s=10.0)
+    session = started(engine, tmp_path / "checkpoints", now.slowly(), now.limit_s, now)
+    with pytest.raises(RefitError, match="writing version 1 left no time for the refit: no engine was touched") as late:
+        session.refit(1)
+    assert (late.value.expected, late.value.poisoned) == ("written and loaded within 10 s", ())
+    assert "--refit-timeout" in str(late.value.hint)
+    assert engine.calls == []
+    session.close()
+
+
+def test_a_writer_that_stands_still_is_given_up_within_the_limit(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine, let_go = make_engine(), threading.Event()
+
+    class Stuck(Source):
+        def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+            let_go.wait(timeout=20)
+            yield from super().__iter__()
+
+    session = started(engine, tmp_path / "checkpoints", Stuck(), limit_s=0.2)
+    begun = time.monotonic()
+    with pytest.raises(RefitError, match="no engine was touched"):
+        session.refit(1)
+    assert time.monotonic() - begun < 0.2 * 1.25 + 3, "the harness waits that long for it, and no longer"
+    assert engine.calls == []
+    let_go.set()
+    session.close()
+
+
+def test_a_load_that_is_late_says_how_much_of_the_time_was_writing(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine, now = make_engine(), Now(writing_s=9.8, limit_s=10.0)
+    session = started(engine, tmp_path / "checkpoints", now.slowly(), now.limit_s, now)
+    engine.hang("/pause")
+    begun = time.monotonic()
+    with pytest.raises(RefitError) as late:
+        session.refit(1)
+    assert time.monotonic() - begun < 5
+    assert session.state is State.POISONED
+    assert str(late.value.expected).endswith("within 10 s, 9.8 s of it for writing")
     session.close()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -24,6 +24,8 @@ from smokestack_payload.refit.manifest import Expected, check_source
 T = TypeVar("T")
 ALREADY_OPEN = "already active"
 """What vLLM answers to the start of an update while another one is open."""
+
+RAISE_THE_LIMIT = "--refit-timeout raises the limit"
 
 LAST_WORDS_S = 1.0
 """How long a collective may still explain itself after an engine's call has failed."""
@@ -66,11 +68,39 @@ class RefitReport:
     workers: Mapping[int, Mapping[str, float]]
 
 
-class RefitSession:
-    """Drives the refits of one run over all engines of `fleet`. Not for use from several threads."""
+@dataclass(frozen=True)
+class Limit:
+    """The one time limit of a piece of work, however many parts it has; `prepared_s` of it went into the first."""
 
-    def __init__(self, fleet: EngineFleet, source: Any, expected: Expected, limit_s: float) -> None:
+    granted_s: float
+    ends: float
+    clock: Callable[[], float]
+    prepared_s: float = 0.0
+
+    def left(self) -> float:
+        return max(self.ends - self.clock(), 0.0)
+
+    def __str__(self) -> str:
+        prepared = f", {self.prepared_s:.1f} s of it for writing" if self.prepared_s else ""
+        return f"within {self.granted_s:g} s{prepared}"
+
+
+class RefitSession:
+    """Drives the refits of one run over all engines of `fleet`. Not for use from several threads.
+
+    `limit_s` is granted to a refit as a whole, what it prepares before the pause included.
+    """
+
+    def __init__(
+        self,
+        fleet: EngineFleet,
+        source: Any,
+        expected: Expected,
+        limit_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.state = State.NEW
+        self._clock = clock
         self._fleet = fleet
         self._source = source
         self._expected = expected
@@ -85,14 +115,15 @@ class RefitSession:
         self._require(State.NEW, "initialise")
         check_source(self._source.metadata(), self._expected)
         self._fleet.begin(None, limit_s)
-        begun = time.monotonic()
+        begun = self._clock()
+        limit = Limit(limit_s, begun + limit_s, self._clock)
         try:
-            self._engine = self._watched("the rendezvous", lambda: connect(self._fleet, self._source), limit_s)
+            self._engine = self._watched("the rendezvous", lambda: connect(self._fleet, self._source), limit)
         except RefitError:
             self.state = State.POISONED
             raise
         self.state = State.READY
-        return time.monotonic() - begun
+        return self._clock() - begun
 
     def refit(self, version: int, label: str | None = None) -> RefitReport:
         """Give every engine the source's weights as `version`. Raises RefitError, see the module.
@@ -102,12 +133,14 @@ class RefitSession:
         label = str(version) if label is None else label
         self._require(State.READY, f"refit to version {label}")
         check_source(self._source.metadata(), self._expected)
-        prepared = self._prepare(label)
+        limit = Limit(self._limit_s, self._clock() + self._limit_s, self._clock)
+        prepared = self._prepare(label, limit)
+        limit = replace(limit, prepared_s=prepared)
         self.state = State.UPDATING
-        self._fleet.begin(label, self._limit_s)
-        begun = time.monotonic()
+        self._fleet.begin(label, limit.left())
+        begun = self._clock()
         try:
-            self._watched(f"the refit to version {label}", self._round, self._limit_s)
+            self._watched(f"the refit to version {label}", self._round, limit)
         except RefitError as error:
             self.state = State.POISONED
             self._abort()
@@ -117,19 +150,24 @@ class RefitSession:
                 error.what += f"; not known to be paused: {', '.join(unsure)}"
             raise
         self.state = State.READY
-        seconds = {**self._fleet.seconds, "prepare": prepared, "total": time.monotonic() - begun}
+        seconds = {**self._fleet.seconds, "prepare": prepared, "total": self._clock() - begun}
         workers = getattr(self._engine, "worker_reports", None) or {}
         return RefitReport(version=version, seconds=seconds, engines=self._fleet.urls, workers=workers)
 
-    def _prepare(self, label: str) -> float:
-        """What can be done before the pause. Returns seconds."""
+    def _prepare(self, label: str, limit: Limit) -> float:
+        """What can be done before the pause. Returns seconds.
+
+        Where it leaves no time for the rest, that is not begun: no engine is paused for nothing.
+        """
         prepare = getattr(self._engine, "prepare", None)
         if prepare is None:
             return 0.0
-        self._fleet.begin(label, self._limit_s)
-        begun = time.monotonic()
-        self._watched(f"writing version {label}", lambda: prepare(label), self._limit_s)
-        return time.monotonic() - begun
+        self._fleet.begin(label, limit.left())
+        begun = self._clock()
+        self._watched(f"writing version {label}", lambda: prepare(label), limit)
+        if limit.left() == 0:
+            raise self._late(f"writing version {label}", limit)
+        return self._clock() - begun
 
     def close(self) -> None:
         """Drop the group and the connections. Engines keep their weights and their state."""
@@ -159,38 +197,48 @@ class RefitSession:
                 poisoned=self._fleet.urls if self.state is State.POISONED else (),
             )
 
-    def _watched(self, what: str, call: Callable[[], T], limit_s: float) -> T:
+    def _watched(self, what: str, call: Callable[[], T], limit: Limit) -> T:
         """`call` in a thread of its own, until it ends, an engine's call fails, or the time is up."""
         work = in_background(what, call)
         watched: list[Future[Any]] = [work, self._fleet.failure]
-        wait(watched, timeout=limit_s, return_when=FIRST_COMPLETED)
+        wait(watched, timeout=limit.left(), return_when=FIRST_COMPLETED)
         if self._fleet.failure.done():
             wait([work], timeout=LAST_WORDS_S)
         if work.done():
             error = work.exception()
             if error is None:
                 return work.result()
-            raise self._failed(what, error) from error
+            raise self._failed(what, error, limit) from error
         if self._fleet.failure.done():
             error = self._fleet.failure.exception()
             assert error is not None
-            raise self._failed(what, error) from error
-        raise RefitError(
+            raise self._failed(what, error, limit) from error
+        raise self._late(what, limit)
+
+    def _late(self, what: str, limit: Limit) -> RefitError:
+        if self.state is State.READY:
+            return RefitError(
+                f"{what} left no time for the refit: no engine was touched",
+                expected=f"written and loaded {limit}",
+                found=f"writing after {limit.granted_s - limit.left():.1f} s",
+                hint=f"look at the disk where the run's temporary files lie; {RAISE_THE_LIMIT}",
+            )
+        return RefitError(
             f"{what} did not end in time",
-            expected=f"done within {limit_s:g} s",
+            expected=f"done {limit}",
             found=f"still in phase {self._fleet.phase!r}; its collective was abandoned",
             where=", ".join(self._fleet.urls),
-            hint="look for a stopped worker process in the engine's log; --refit-timeout raises the limit",
+            hint=f"look for a stopped worker process in the engine's log; {RAISE_THE_LIMIT}",
         )
 
-    def _failed(self, what: str, error: BaseException) -> RefitError:
+    def _failed(self, what: str, error: BaseException, limit: Limit) -> RefitError:
         if isinstance(error, RefitError):
             return error
         abandoned = self._fleet.phase == "start" and ALREADY_OPEN in str(error)
         opened = ": somebody opened a weight update on the engine and never finished it" if abandoned else ""
         return RefitError(
             f"{what} failed in phase {self._fleet.phase!r}{opened}: {error}",
-            expected="every engine answers every phase with success",
+            expected=f"every engine answers every phase with success, {limit}",
             found=f"{type(error).__name__}",
             where=", ".join(self._failing() or self._fleet.urls),
             hint="the engine's own log has the cause; restart engines and trainer",
