@@ -20,6 +20,7 @@ from harness.answers import (
     Obeyed,
     Paused,
     RankContents,
+    Succeeded,
     WeightVersion,
     WorkersUpdating,
     WorkerVersions,
@@ -30,6 +31,9 @@ from harness.metrics import finished_requests
 
 ALREADY_OPEN = "already active"
 """What vLLM answers to the start of a weight update while another one is open."""
+
+LOAD_ADAPTER, UNLOAD_ADAPTER = "update/load_lora", "update/unload_lora"
+"""As discovery lists them for a worker whose sidecar takes adapters."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,13 @@ class SidecarControl:
 
     def is_paused(self) -> bool:
         return self.http.post("/engine/control/is_paused", {}, Paused).is_paused
+
+    def load_adapter(self, name: str, path: str) -> None:
+        """Serve the LoRA adapter in the folder `path` as a model of that name, on its engine and in discovery."""
+        self.http.post(f"/engine/{LOAD_ADAPTER}", {"lora_name": name, "source": {"uri": f"file://{path}"}}, Succeeded)
+
+    def unload_adapter(self, name: str) -> None:
+        self.http.post(f"/engine/{UNLOAD_ADAPTER}", {"lora_name": name}, Succeeded)
 
 
 @dataclass(frozen=True)

@@ -195,3 +195,9 @@ class Contents(Served):
     """Answer of `/collective_rpc` to `smokestack_contents`: one for each rank."""
 
     results: list[RankContents] = Field(min_length=1)
+
+
+class Succeeded(Served):
+    """A sidecar's answer to an order that it has carried out."""
+
+    status: Literal["success"]

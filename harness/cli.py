@@ -126,6 +126,12 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
         help="a second run against the engine alone, without Dynamo, with the same seed, model, prompts and steps; "
         "both must pass, and are compared",
     )
+    parser.add_argument(
+        "--lora",
+        action="store_true",
+        help="after the last refit each engine loads a LoRA adapter, answers with it and unloads it, by the routes "
+        "that its worker advertises; without such routes that check is skipped",
+    )
     parser.add_argument("--keep-up", action="store_true", help="leave the stack running afterwards")
     parser.add_argument("--dry-run", action="store_true", help="print every command and its environment; start nothing")
     parser.add_argument("--json", action="store_true", help="the verdict as one JSON document on stdout")

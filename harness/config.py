@@ -110,6 +110,7 @@ class RunConfig(BaseModel):
     engine_labels: bool = Field(
         default=True, description="whether the engine names a version itself; its workers alone may do so"
     )
+    lora: bool = Field(default=False, description="whether engines take LoRA adapters, and are given one")
     tensor_parallel: tuple[PositiveInt, ...] = Field(
         default=(1,), min_length=1, description="ranks of each engine, in the order of the engines' names"
     )

@@ -56,6 +56,11 @@ class Dialect:
         return "--weight-transfer-config" in self.engine_options
 
     @property
+    def adapters(self) -> bool:
+        """Whether the engine is known to take LoRA adapters."""
+        return "--enable-lora" in self.engine_options
+
+    @property
     def refit(self) -> RefitKind:
         """How weights reach the engines unless the caller says otherwise."""
         return "native" if self.weight_routes else "collective-rpc"
@@ -84,6 +89,9 @@ DYNAMO_1_6 = Dialect(
         "--worker-extension-cls",
         "--weight-transfer-config",
         "--tensor-parallel-size",
+        "--enable-lora",
+        "--max-loras",
+        "--max-lora-rank",
     ),
     transfer="trainer-engine",
 )

@@ -162,6 +162,7 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         starts_untrained=choice.starts_untrained,
         steps=request.steps,
         refit=request.refit,
+        lora=request.lora,
         tensor_parallel=request.tensor_parallel,
         packing=request.packing,
         rendezvous=request.rendezvous,

@@ -58,6 +58,7 @@ class Request:
     json: bool = False
     quiet: bool = False
     refit: RefitKind | None = None
+    lora: bool = False
     tensor_parallel: tuple[int, ...] = (1,)
     platform: Platform | None = None
     gpus: tuple[str, ...] | None = None
@@ -99,6 +100,7 @@ class Request:
             json=args.json,
             quiet=args.quiet,
             refit=options.get("refit"),
+            lora=options.get("lora", False),
             tensor_parallel=engines,
             platform=args.platform,
             gpus=args.gpus,
@@ -183,8 +185,8 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
     """What `--trainer` names. Raises UsageError when there is no such program, or an option that only ours has."""
     if options.get("trainer") is None:
         return None
-    for name in ("sabotage", "learning_rate"):
-        if options.get(name) is not None:
+    for name in ("sabotage", "learning_rate", "lora"):
+        if options.get(name):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{option} is for the trainer of this project",

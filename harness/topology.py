@@ -16,7 +16,10 @@ TRAINER_RANKS = 1
 
 @dataclass(frozen=True)
 class Worker:
-    """One engine with its place in the rank order. `rank_offset` counts from 0 over the engines' ranks alone."""
+    """One engine with its place in the rank order. `rank_offset` counts from 0 over the engines' ranks alone.
+
+    `routes` are those that its sidecar advertises: what it can do, and not who it is.
+    """
 
     component: str
     instance_id: str
@@ -25,6 +28,7 @@ class Worker:
     model: str
     world_size: int
     rank_offset: int
+    routes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def transfer_offset(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain, cycle, islice
 from typing import Any
 
+from harness.adapters import try_adapter
 from harness.bringup import observer_of
 from harness.channel import TrainerChannel
 from harness.configured import expected_engines
@@ -77,6 +78,7 @@ class Trainer:
             emit=self.session.emit_from_trainer,
             observe=lambda version: self.observe(stack, observer, prompts, version),
             observe_stage=lambda stage: self._observe_stage(stack, observer, prompts, stage),
+            observe_adapter=(lambda told: self._observe_adapter(observer, prompts, told)) if self._lora else None,
         )
         ready = follower.await_ready()
         prompts: list[list[int]] = ready["probe_prompts"]
@@ -162,6 +164,13 @@ class Trainer:
         self.session.emit(PerturbationObserved(stage=stage, engines=engines))
         stack.require_same_topology()
 
+    @property
+    def _lora(self) -> bool:
+        return self.session.config.lora
+
+    def _observe_adapter(self, observer: Observer, prompts: list[list[int]], told: dict[str, Any]) -> None:
+        self.session.emit(try_adapter(observer, told["name"], told["path"], prompts))
+
     def _plan(self, stack: Stack) -> Plan:
         config, topology = self.session.config, stack.topology
         return Plan(
@@ -199,6 +208,7 @@ def settings_of(context: ServiceContext, model: ModelFolder) -> dict[str, Any]:
         "rendezvous": config.rendezvous,
         "engine_label": dialect.weight_routes,
         "checkpoints": str(config.tmp_dir / "checkpoints"),
+        "adapter": str(config.tmp_dir / "adapter") if config.lora else None,
         "precision": config.precision,
         "probe_new_tokens": config.probe_new_tokens,
         "sabotage": for_trainer(config.sabotage),

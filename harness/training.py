@@ -53,7 +53,8 @@ class Follower:
     """Drives one training run over a channel.
 
     `watch` raises when any process of the run has died; `emit` records each event; `observe(version)` asks the stack
-    itself while the trainer waits, and `observe_stage` after each refit of the perturbation.
+    itself while the trainer waits, and `observe_stage` after each refit of the perturbation. `observe_adapter` is there
+    where the trainer was asked for an adapter.
     """
 
     channel: TrainerChannel
@@ -64,6 +65,7 @@ class Follower:
     emit: Callable[[Event], None]
     observe: Callable[[int], object]
     observe_stage: Callable[[Stage], None]
+    observe_adapter: Callable[[Event], None] | None = None
 
     def await_ready(self) -> Event:
         return self._expect("trainer.ready", self.deadlines.trainer_ready_s)
@@ -84,6 +86,9 @@ class Follower:
             self.observe(version)
             self._send({"command": "continue", "version": version})
         self._rehearse()
+        if self.observe_adapter is not None:
+            self.observe_adapter(self._expect("adapter", self.deadlines.step_s))
+            self._send({"command": "continue", "adapter": True})
         self._expect("trainer.done", self.deadlines.request_s)
 
     def _rehearse(self) -> None:

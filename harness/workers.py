@@ -157,7 +157,16 @@ def _resolve(records: Sequence[WorkerRecord], expected: Expectation) -> Snapshot
     return _judge_size(
         Topology(
             tuple(
-                Worker(w.component, str(w.instance_id), admin[i], system[i], expected.model, sizes[i], offset)
+                Worker(
+                    w.component,
+                    str(w.instance_id),
+                    admin[i],
+                    system[i],
+                    expected.model,
+                    sizes[i],
+                    offset,
+                    tuple(sorted(w.routes)),
+                )
                 for i, (w, offset) in enumerate(zip(records, rank_offsets(sizes), strict=True))
             )
         ),

@@ -86,6 +86,9 @@ DIALECTS: dict[str, tuple[Program | Parser, ...]] = {
                 "--weight-transfer-config",
                 "--tensor-parallel-size",
                 "--worker-extension-cls",
+                "--enable-lora",
+                "--max-loras",
+                "--max-lora-rank",
             ),
         ),
         Program(

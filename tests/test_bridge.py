@@ -132,7 +132,7 @@ class TestDialect:
         self, tmp_path: Path, name: str, dialect: str
     ) -> None:
         checked = {program.name: set(program.flags) for program in DIALECTS[dialect]}
-        context = fakes.context(tmp_path, ports=PORTS, tensor_parallel=(2,), dialect=dialect)
+        context = fakes.context(tmp_path, ports=PORTS, tensor_parallel=(2,), dialect=dialect, lora=True)
         assert flags(PASSED[name](context)) == checked[name]
 
     @pytest.mark.parametrize("dialect", DIALECTS)

@@ -17,6 +17,8 @@ from harness.events.base import BaseEvent, Source, TrainerEvent
 from harness.events.command import CommandEnded, EngineLabels, LabelsSeen, Surveyed
 from harness.events.observation import (
     BEFORE_TRANSFER,
+    AdapterObservation,
+    AdapterObserved,
     CacheAnswer,
     CacheProbe,
     Cut,
@@ -50,6 +52,7 @@ from harness.events.stack import (
     Worker,
 )
 from harness.events.trainer import (
+    Adapter,
     AnnouncedTensor,
     Mismatch,
     Perturbation,
@@ -76,6 +79,9 @@ from harness.events.trainer import (
 __all__ = [
     "BEFORE_TRANSFER",
     "TRAINER_KINDS",
+    "Adapter",
+    "AdapterObservation",
+    "AdapterObserved",
     "AnnouncedTensor",
     "BaseEvent",
     "BinaryHashes",
@@ -162,6 +168,7 @@ Event = (
     | Observed
     | Destroyed
     | PerturbationObserved
+    | AdapterObserved
     | LabelsSeen
     | Surveyed
     | CommandEnded
@@ -178,6 +185,7 @@ Event = (
     | TrainerWeights
     | TrainerProbe
     | Perturbation
+    | Adapter
     | Step
     | TrainerDone
     | TrainerError

@@ -133,6 +133,30 @@ class PerturbationObserved(ObserverEvent):
     engines: tuple[EngineObservation, ...]
 
 
+class AdapterObservation(Data):
+    """One engine with a LoRA adapter: its probes while it was loaded, the base's after it was unloaded again.
+
+    `advertised` are the routes for adapters that discovery lists for its worker; `refusal` says why nothing was asked
+    of it: there are none. `failed` is the answer that ended the trial: what was asked, its status and its text.
+    `afterwards` is the status of a request for the adapter once it was unloaded.
+    """
+
+    admin_url: str
+    advertised: tuple[str, ...] = ()
+    refusal: str | None = None
+    failed: str | None = None
+    loaded: tuple[Probe, ...] = ()
+    unloaded: tuple[Probe, ...] = ()
+    afterwards: Whole | None = None
+
+
+class AdapterObserved(ObserverEvent):
+    """Every engine with the trainer's adapter, after the last refit."""
+
+    kind: Literal["adapter.observed"] = "adapter.observed"
+    engines: tuple[AdapterObservation, ...]
+
+
 class Generation(ObserverEvent):
     """A chat completion through the frontend."""
 

@@ -117,6 +117,16 @@ class TrainerProbe(TrainerEvent):
     probes: tuple[ReferenceProbe, ...]
 
 
+class Adapter(TrainerEvent):
+    """A LoRA adapter for the engines to load from `path`; `probes` are the trainer's with it."""
+
+    kind: Literal["adapter"] = "adapter"
+    name: str
+    path: str
+    layers: Count
+    probes: tuple[ReferenceProbe, ...]
+
+
 class RewardGroup(Data):
     prompt: str
     rewards: tuple[float, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.evidence import cache, content, gpus, mismatch, policy, stack, training, versions
+from harness.evidence import adapters, cache, content, gpus, mismatch, policy, stack, training, versions
 from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
@@ -21,6 +21,7 @@ from harness.evidence.timeline import Timeline
 __all__ = [
     "CHECKS",
     "ON_GPUS",
+    "WITH_ADAPTERS",
     "Check",
     "Expectation",
     "Findings",
@@ -61,9 +62,16 @@ ON_GPUS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
 """What a run on GPUs has to pass as well."""
 
 
+WITH_ADAPTERS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
+    "generation.lora-adapter": adapters.adapter_served,
+}
+"""What a run with `--lora` has to pass as well."""
+
+
 def checks_of(want: Expectation) -> Mapping[str, Callable[[Timeline, Expectation], Findings]]:
     """The checks that such a run is judged by, in order."""
-    return {**in_scope(CHECKS, want), **(ON_GPUS if want.gpus else {})}
+    asked = {**(WITH_ADAPTERS if want.lora else {}), **(ON_GPUS if want.gpus else {})}
+    return {**in_scope(CHECKS, want), **asked}
 
 
 def unjudged_checks(want: Expectation) -> list[str]:

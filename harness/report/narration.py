@@ -106,6 +106,14 @@ def _(event: events.Refit) -> str:
 
 
 @narrate.register
+def _(event: events.AdapterObserved) -> str:
+    hindered = [engine.failed or engine.refusal for engine in event.engines if engine.failed or engine.refusal]
+    if hindered:
+        return plain(f"adapter not served: {hindered[0]}")
+    return f"adapter loaded, asked and unloaded on {counted(len(event.engines), 'engine')}"
+
+
+@narrate.register
 def _(event: events.Observed) -> str | None:
     if event.version == events.BEFORE_TRANSFER:
         return None

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.evidence import CHECKS, ON_GPUS
+from harness.evidence import CHECKS, ON_GPUS, WITH_ADAPTERS
 from harness.evidence.scope import OF_COMMANDS_ONLY
 from harness.sabotage.declaration import OVER_A_GROUP, Sabotage
 from harness.sabotage.registry import SABOTAGES, UNSABOTAGED
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
 STALE = 1
-ALL_CHECKS = (*CHECKS, OF_COMMANDS_ONLY, *ON_GPUS)
+ALL_CHECKS = (*CHECKS, OF_COMMANDS_ONLY, *WITH_ADAPTERS, *ON_GPUS)
 _WRITE = "python -m harness.sabotage.docs --write"
 
 _HEAD = f"""\

@@ -26,6 +26,8 @@ API_KEY_VARIABLE = "VLLM_API_KEY"
 """With it the engine asks for the key on `/v1/*`, and nowhere else: the admin routes answer without (vLLM 0.32)."""
 
 CPU_KV_CACHE_GIB = 1
+MAX_LORA_RANK = 8
+"""No less than what vLLM knows, and than the adapter of the payload has."""
 
 
 def spec(context: ServiceContext, index: int) -> ServiceSpec:
@@ -73,6 +75,8 @@ def _python_engine(context: ServiceContext, index: int) -> tuple[str, ...]:
     if context.refit.routes:
         backend = json.dumps({"backend": context.manifest.refit_backend}, separators=(",", ":"))
         values["--weight-transfer-config"] = (backend,)
+    if _takes_adapters(context):
+        values |= {"--enable-lora": (), "--max-loras": ("1",), "--max-lora-rank": (str(MAX_LORA_RANK),)}
     ranks = config.tensor_parallel[index]
     if ranks > 1:
         values["--tensor-parallel-size"] = (str(ranks),)
@@ -100,12 +104,21 @@ def _own_environment(context: ServiceContext, index: int) -> dict[str, str]:
     if context.credentials.api_key is not None:
         # By the environment, which only this user can read; an argument could be read by everybody.
         own[API_KEY_VARIABLE] = context.credentials.api_key
+    if _takes_adapters(context):
+        # Without the first there are no routes for adapters, without the second no folder is good enough for one.
+        own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+        own["VLLM_RUNTIME_LORA_ALLOWED_PATH_PREFIXES"] = str(config.tmp_dir)
     if on_cpu:
         own["VLLM_CPU_KVCACHE_SPACE"] = str(CPU_KV_CACHE_GIB)
     if on_cpu and config.world_size > 1:
         # Ranks that each bind themselves to all cores stand in each other's way.
         own |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     return own
+
+
+def _takes_adapters(context: ServiceContext) -> bool:
+    """Asked for, and known of the engine; of another one discovery shows whether its worker offers them."""
+    return context.config.lora and context.dialect.adapters
 
 
 def _probes(context: ServiceContext, index: int) -> tuple[HttpProbe | JsonProbe | TcpProbe, ...]:

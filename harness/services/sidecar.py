@@ -38,6 +38,7 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
                 **dict.fromkeys(dialect.sidecar_variables, http),
                 "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "0",
                 **component,
+                **({"DYN_LORA_ENABLED": "true"} if config.lora and dialect.adapters else {}),
             }
         ),
         cwd=config.tmp_dir,

@@ -77,6 +77,7 @@ def passing_run(config: RunConfig | None = None) -> list[Fields]:
         events.TransferInitialised(world_size=2, seconds=0.4),
         *(event for version in range(config.steps + 1) for event in _version(version, config)),
         *_perturbation(config),
+        *(_adapter(config) if config.lora else []),
         events.TrainerDone(steps=config.steps),
         events.Generation(when="after", status=200, text="7", completion_tokens=1, finish_reason="stop", seconds=0.21),
         processes("end", config),
@@ -139,6 +140,24 @@ def _perturbation(config: RunConfig) -> list[events.Event]:
         events.PerturbationObserved(stage="perturbed", engines=engines(perturbed, 9, config)),
         events.Perturbation(stage="restored", label=last, seconds=0.1, parameters=digests(last, config)),
         events.PerturbationObserved(stage="restored", engines=engines(last, config.steps, config)),
+    ]
+
+
+def _adapter(config: RunConfig) -> list[events.Event]:
+    """With it everything is as different as several versions are."""
+    far = config.steps + 20
+    observed_engines = tuple(
+        events.AdapterObservation(
+            admin_url=admin_url(index),
+            loaded=probes(far, rounding=1e-6),
+            unloaded=probes(config.steps, rounding=1e-6),
+            afterwards=404,
+        )
+        for index in range(config.engines)
+    )
+    return [
+        events.Adapter(name="adapter", path="/tmp/adapter", layers=14, probes=reference(far)),
+        events.AdapterObserved(engines=observed_engines),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,9 @@ def test_how_weights_travel(options: list[str], refit: str | None, sabotage: str
 def test_a_fault_that_a_kind_of_refit_does_not_have_is_refused(options: list[str]) -> None:
     with pytest.raises(UsageError, match="there is no such fault in a refit of kind"):
         request(*options)
+
+
+def test_adapters_are_our_own_trainers() -> None:
+    assert (request().lora, request("--lora").lora) == (False, True)
+    with pytest.raises(UsageError, match="--lora is for the trainer of this project"):
+        request("--trainer", sys.executable, "--lora")

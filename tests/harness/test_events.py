@@ -14,15 +14,17 @@ from harness import events
 from harness.errors import RefitError
 from tests.harness.command_run import passing_command
 
+WITH_ADAPTER = run_config(lora=True)
 
-@pytest.mark.parametrize("fields", [*passing_run(), *passing_command()], ids=lambda fields: fields["kind"])
+
+@pytest.mark.parametrize("fields", [*passing_run(WITH_ADAPTER), *passing_command()], ids=lambda fields: fields["kind"])
 def test_an_event_survives_the_way_to_disk_and_back(fields: dict[str, object]) -> None:
     assert events.parse(events.parse_fields(fields).line()).fields() == fields
 
 
 def test_the_example_run_and_its_failures_cover_every_kind() -> None:
     known = {model.model_fields["kind"].default for model in get_args(events.Event)}
-    shown = {fields["kind"] for fields in [*passing_run(), *passing_command()]}
+    shown = {fields["kind"] for fields in [*passing_run(WITH_ADAPTER), *passing_command()]}
     assert known - shown == {"failure", "trainer.error", "note", "request.times", "gpu.memory"}
 
 
@@ -59,7 +61,7 @@ def test_a_field_that_does_not_fit_is_named(change: dict[str, object], named: st
         events.parse_fields(training_step(1).fields() | change)
 
 
-@pytest.mark.parametrize("fields", [*passing_run(), *passing_command()], ids=lambda fields: fields["kind"])
+@pytest.mark.parametrize("fields", [*passing_run(WITH_ADAPTER), *passing_command()], ids=lambda fields: fields["kind"])
 def test_nobody_reports_an_event_of_another(fields: dict[str, object]) -> None:
     for source in {"harness", "observer", "trainer"} - {fields["source"]}:
         with pytest.raises(events.EventError, match="source: Input should be"):
@@ -67,7 +69,7 @@ def test_nobody_reports_an_event_of_another(fields: dict[str, object]) -> None:
 
 
 def test_a_trainer_reports_what_only_it_can_know() -> None:
-    told = {fields["kind"] for fields in passing_run() if fields["source"] == "trainer"}
+    told = {fields["kind"] for fields in passing_run(WITH_ADAPTER) if fields["source"] == "trainer"}
     assert told | {"trainer.error"} == events.TRAINER_KINDS
     assert events.TRAINER_KINDS.isdisjoint({"observed", "generation", "failure", "teardown", "topology", "pins"})
 

@@ -214,6 +214,21 @@ class TestDynamo:
         assert value(spec, "--vllm-http-endpoint") == "http://127.0.0.1:20020"
         assert spec.env["DYN_SYSTEM_PORT"] == "20022"
 
+    def test_adapters_are_offered_only_where_they_were_asked_for(self, tmp_path: Path) -> None:
+        plain, asked = make(tmp_path), make(tmp_path, lora=True)
+        assert "--enable-lora" not in engine.spec(plain, 0).argv
+        assert not any("LORA" in name for spec in (engine, sidecar) for name in spec.spec(plain, 0).env)
+        argv, env = engine.spec(asked, 0).argv, engine.spec(asked, 0).env
+        assert argv.index("--enable-lora") > argv.index("--")
+        assert env["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+        assert env["VLLM_RUNTIME_LORA_ALLOWED_PATH_PREFIXES"] == str(tmp_path / "tmp"), "no other folder will do"
+        assert sidecar.spec(asked, 0).env["DYN_LORA_ENABLED"] == "true"
+
+    def test_an_engine_of_which_nothing_is_known_of_adapters_is_not_told_of_any(self, tmp_path: Path) -> None:
+        asked = make(tmp_path, dialect="native-sidecar", lora=True)
+        assert "--enable-lora" not in engine.spec(asked, 0).argv
+        assert not any("LORA" in name for spec in (engine, sidecar) for name in spec.spec(asked, 0).env)
+
     def test_a_sidecar_does_not_linger(self, tmp_path: Path) -> None:
         assert sidecar.spec(make(tmp_path), 0).env["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"] == "0"
 

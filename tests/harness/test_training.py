@@ -289,3 +289,20 @@ def test_a_command_that_the_pipe_takes_in_parts_arrives_whole(trainer: Scripted)
     while not arrived.endswith(b"\n"):
         arrived += os.read(trainer.commands_fd, 1 << 16)
     assert json.loads(arrived) == json.loads(json.dumps(BULKY.command()))
+
+
+def test_an_adapter_is_waited_for_only_where_one_was_asked_for(trainer: Scripted) -> None:
+    told = {"kind": "adapter", "name": "a", "path": "/nowhere"}
+    ending = [{"kind": "perturbation", "stage": stage} for stage in ("perturbed", "restored")]
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), *ending, told, {"kind": "trainer.done"})
+    seen: list[dict[str, Any]] = []
+    replace(trainer.follower(), observe_adapter=seen.append).train(PLAN, 0)
+    assert seen == [told]
+    assert trainer.heard()[-1] == {"command": "continue", "adapter": True}
+
+
+def test_an_adapter_that_nobody_asked_for_is_out_of_order(trainer: Scripted) -> None:
+    ending = [{"kind": "perturbation", "stage": stage} for stage in ("perturbed", "restored")]
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), *ending, {"kind": "adapter"})
+    with pytest.raises(TrainingError, match="out of order"):
+        trainer.follower().train(PLAN, 0)

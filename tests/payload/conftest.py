@@ -141,6 +141,7 @@ def configured(model_dir: Path, **changes: Any) -> dict[str, Any]:
         "packing": {"packed": True, "buffer_bytes": 1 << 20, "buffers": 2},
         "engine_label": True,
         "checkpoints": str(model_dir / "checkpoints"),
+        "adapter": None,
         "precision": "float32",
         "probe_new_tokens": 4,
         **changes,

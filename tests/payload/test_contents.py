@@ -13,6 +13,7 @@ from smokestack_payload.destroy import repack_zeros
 from smokestack_payload.digests import digest, values_digest
 from smokestack_payload.held import described, digests, perturbed, tied_names
 from smokestack_payload.worker import ContentWorker
+from vllm.lora.layers.base import BaseLayerWithLoRA
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import (
     ParallelLMHead,
@@ -226,3 +227,25 @@ class TestTheTrainersSide:
     def test_what_is_announced_is_what_the_source_says(self) -> None:
         meta = type("Meta", (), {"name": "a", "dtype": torch.bfloat16, "shape": (2, 3)})
         assert described([meta]) == [{"name": "a", "dtype": "bfloat16", "shape": [2, 3]}]
+
+
+class Adapted(BaseLayerWithLoRA):
+    """As vLLM wraps a layer that adapters may be added to: the wrapper answers for the layer inside."""
+
+    def __init__(self, base_layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.base_layer = base_layer
+
+    @property
+    def weight(self) -> torch.Tensor:
+        weight: torch.Tensor = self.base_layer.weight
+        return weight
+
+
+def test_a_model_that_takes_adapters_holds_the_same_under_the_same_names(weights: dict[str, torch.Tensor]) -> None:
+    plain, model = Model(weights), Model(weights)
+    model.qkv_proj, model.embed_tokens = Adapted(model.qkv_proj), Adapted(model.embed_tokens)
+    assert by_name(model) == by_name(plain)
+    model.embed_tokens.weight.zero_()
+    repack_zeros(model)
+    assert not multiplied(model.qkv_proj.base_layer).any()

@@ -140,7 +140,7 @@ def test_the_whole_protocol_in_order(
     engine, frontend = make_engine(), make_engine()
     received = live_engine(engine)
     live_frontend(frontend)
-    trainer = start(configuration(tmp_path, base))
+    trainer = start(configuration(tmp_path, base, adapter=str(tmp_path / "adapter")))
     ready = trainer.next()
     assert ready["kind"] == "trainer.ready", ready
     assert ready["warmup"] is None
@@ -186,6 +186,13 @@ def test_the_whole_protocol_in_order(
         assert now == {one["name"]: one["sha256"] for one in event["parameters"]}, "told is what was sent"
         assert [name for name in last if now[name] == last[name]] == ([] if stage == "perturbed" else list(last))
         trainer.send(command="continue", stage=stage)
+    adapter = trainer.next()
+    assert (adapter["kind"], adapter["path"]) == ("adapter", str(tmp_path / "adapter")), adapter
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
+    assert [one["prompt_ids"] for one in adapter["probes"]] == ready["probe_prompts"]
+    moved = torch.tensor(adapter["probes"][0]["prompt_logprobs"]) - torch.tensor(probes[-1][0]["prompt_logprobs"])
+    assert moved.abs().max() > 0.1, "an adapter that does not show proves nothing"
+    trainer.send(command="continue", adapter=True)
     assert trainer.next()["kind"] == "trainer.done"
     assert trainer.popen.wait(timeout=20) == 0
     for one, two in pairwise(probes):

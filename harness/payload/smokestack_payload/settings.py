@@ -81,8 +81,9 @@ class TrainerSettings:
     `refit` names a protocol of `refit.protocols`, `backend` what carries the weights; `engine_label` says whether the
     engine's front end has a version label of its own. `precision` is what the engines compute in and a refit brings;
     `transfer` is the interface of vLLM's trainer side, `trainer-engine` or `static-helpers`; `rendezvous` how an NCCL
-    group is made, `tcp` or `unique-id`. Checkpoints, where `refit` goes through any, lie in `checkpoints`. `sabotage`
-    names a fault of `sabotage`; `smoke --sabotage`, `selftest` and tests set it.
+    group is made, `tcp` or `unique-id`. Checkpoints, where `refit` goes through any, lie in `checkpoints`. `adapter` is
+    the folder of the LoRA adapter that engines are to load at the end, if any. `sabotage` names a fault of `sabotage`;
+    `smoke --sabotage`, `selftest` and tests set it.
     """
 
     model_dir: Path
@@ -100,6 +101,7 @@ class TrainerSettings:
     rendezvous: str
     engine_label: bool
     checkpoints: Path
+    adapter: Path | None
     precision: str
     probe_new_tokens: int
     sabotage: str | None = None
@@ -112,6 +114,7 @@ class TrainerSettings:
         values["packing"] = PackingSettings(**_known(PackingSettings, values["packing"], "packing"))
         values["model_dir"] = Path(values["model_dir"])
         values["checkpoints"] = Path(values["checkpoints"])
+        values["adapter"] = None if values["adapter"] is None else Path(values["adapter"])
         values["warm_cache"] = None if values["warm_cache"] is None else Path(values["warm_cache"])
         return cls(**values)
 

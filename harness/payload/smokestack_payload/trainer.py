@@ -3,7 +3,7 @@
 `python -m smokestack_payload.trainer --config FILE --events-fd N --commands-fd M`. Speaks JSON lines over the two
 pipes and ends when they do; stdout and stderr are a log for people. Order of events: trainer.ready,
 transfer.initialised, then for each version: step (not for version 0), refit, weights, probe; then the perturbation,
-perturbed and restored; trainer.done or trainer.error.
+perturbed and restored; the adapter, where one is asked for; trainer.done or trainer.error.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Trainer:
             if self._commands.expect("continue") is None:
                 return
         if not self._perturb_and_restore(session, policy, plan):
+            return
+        if not self._show_adapter(policy):
             return
         session.close()
         self._events.emit("trainer.done", steps=sabotage.told_steps(self._settings))
@@ -131,6 +133,20 @@ class Trainer:
             parameters = digests(policy.served, plan.slices)
         seconds = report.seconds["total"]
         self._events.emit("perturbation", stage=stage, label=label, seconds=seconds, parameters=parameters)
+        return self._commands.expect("continue") is not None
+
+    def _show_adapter(self, policy: Policy) -> bool:
+        """Write a LoRA adapter, and say what this process computes with it; false when the harness said `stop`."""
+        folder = self._settings.adapter
+        if folder is None:
+            return True
+        from smokestack_payload import adapter
+
+        drawn = adapter.drawn(policy.served, self._settings.seed)
+        adapter.write(drawn, folder)
+        with adapter.applied(policy.served, drawn), self._limited("the probe with the adapter"):
+            probes = policy.probes(self._settings.probe_new_tokens)
+        self._events.emit("adapter", name=adapter.NAME, path=str(folder), layers=len(drawn.factors), probes=probes)
         return self._commands.expect("continue") is not None
 
     def _limited(self, what: str) -> AbstractContextManager[None]:
