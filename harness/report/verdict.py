@@ -52,10 +52,12 @@ class SurvivorRecord(_Closed):
 
 
 class FailureRecord(_Closed):
-    """What ended the run early. `log` is relative to the run folder when it lies in it."""
+    """What ended the run early, in the words of its error. `log` is relative to the run folder when it lies in it."""
 
     kind: str
     what: str
+    expected: str | None
+    found: str | None
     where: str | None
     hint: str | None
     log: str | None
@@ -199,5 +201,6 @@ def failure_record(failure: events.RunFailure, run_dir: Path) -> FailureRecord:
     log = failure.log
     if log is not None and Path(log).is_relative_to(run_dir):
         log = str(Path(log).relative_to(run_dir))
-    where, hint = (None if text is None else plain(text) for text in (failure.where, failure.hint))
-    return FailureRecord(kind=failure.kind, what=plain(failure.what), where=where, hint=hint, log=log)
+    told = {name: getattr(failure, name) for name in ("expected", "found", "where", "hint")}
+    texts = {name: None if text is None else plain(text) for name, text in told.items()}
+    return FailureRecord(kind=failure.kind, what=plain(failure.what), log=log, **texts)

@@ -118,16 +118,34 @@ def test_every_error_has_its_exit_status(error: type[errors.SmokestackError], st
     assert (judged.verdict.verdict, judged.exit_code) == ("error", status)
 
 
-def test_a_failure_keeps_kind_what_where_hint_and_the_log_within_the_run_folder(tmp_path: Path) -> None:
+def test_a_failure_keeps_all_that_an_error_says_and_the_log_within_the_run_folder(tmp_path: Path) -> None:
     event = failure(log=str(tmp_path / "logs" / "engine-0.log"))
     document = judge_run([event.fields()], run_config(tmp_path)).verdict.document()
     assert document["failure"] == {
         "kind": "refit",
         "what": event.error.what,
+        "expected": event.error.expected,
+        "found": event.error.found,
         "where": event.error.where,
         "hint": event.error.hint,
         "log": "logs/engine-0.log",
     }
+
+
+def test_what_an_error_does_not_say_is_null_and_what_a_peer_sent_is_plain() -> None:
+    run = [Failure.of(errors.RefitError("it broke", found="HTTP 500: \x1b[31mred")).fields()]
+    told = outcome(run).verdict.document()["failure"]
+    assert told == {
+        "kind": "refit",
+        "what": "it broke",
+        "expected": None,
+        "found": told["found"],
+        "where": None,
+        "hint": None,
+        "log": None,
+    }
+    assert told["found"].startswith("HTTP 500: ")
+    assert "\x1b" not in told["found"]
 
 
 def test_phases_that_did_not_end_are_null() -> None:
