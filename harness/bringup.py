@@ -16,6 +16,7 @@ from harness.environ import service_environment
 from harness.errors import NotReadyError
 from harness.events import BaseEvent, Phase, PhaseName, ServiceReady, ServiceStarted, Topology
 from harness.fitness import require_bearable
+from harness.gpu_options import require_nccl
 from harness.gpus import assigned
 from harness.guards import require_no_open_update, require_unpaused, require_world_sizes
 from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
@@ -23,7 +24,7 @@ from harness.models import ModelChoice
 from harness.observer import Observer
 from harness.provision import ModelFolder, Provisioner
 from harness.refits import chosen
-from harness.request import require_platform
+from harness.request import Request, require_platform
 from harness.services.context import FRONTEND, ServiceContext, engine_name
 from harness.session import Session
 from harness.stack import Stack, no_more
@@ -78,16 +79,22 @@ def _require_fit(session: Session, asking: Provisioner) -> tuple[str, ...] | Non
     Only a manifest tells what a stack is for. Without a choice the doctor looks at what is visible.
     """
     request = session.request
-    asked = (request.platform, request.gpus, request.refit)
-    if asked == (None, None, None) and request.rendezvous == "tcp":
+    asked = (request.platform, request.gpus, request.refit, request.packing, request.rendezvous)
+    if not any(asked):
         return None
     manifest = Manifest.model_validate(asking.preview()["manifest"])
+    require_fitting(request, manifest)
+    gpus = _gpus(session, manifest) if request.gpus is not None or session.config.world_size > 1 else ()
+    return gpus or None
+
+
+def require_fitting(request: Request, manifest: Manifest) -> None:
+    """Raise UsageError for what was asked for and this stack does not have."""
     require_platform(request.platform, manifest.platform, manifest.stack)
     dialect = dialect_named(manifest.dialect)
     dialect.require(request.rendezvous)
-    chosen(request.refit, dialect)
-    gpus = _gpus(session, manifest) if request.gpus is not None or session.config.world_size > 1 else ()
-    return gpus or None
+    kind, backend = chosen(request.refit, dialect), manifest.refit_backend
+    require_nccl(request.packing, request.rendezvous, kind=kind, backend=backend, stack=manifest.stack)
 
 
 def _gpus(session: Session, manifest: Manifest) -> tuple[str, ...]:

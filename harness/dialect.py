@@ -33,13 +33,14 @@ class Dialect:
     engine_options: tuple[str, ...]
     transfer: TransferInterface
 
-    def require(self, rendezvous: Rendezvous) -> None:
+    def require(self, rendezvous: Rendezvous | None) -> None:
         """Raise UsageError for a way to make an NCCL group that this release of vLLM does not have."""
         if rendezvous == "unique-id" and self.transfer == "static-helpers":
             raise UsageError(
                 "--rendezvous unique-id: the stack's release of vLLM has no such way",
                 expected="--rendezvous tcp",
                 found=f"{rendezvous} with the dialect {self.name}",
+                hint="leave --rendezvous out",
             )
 
     @property

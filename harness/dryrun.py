@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.bringup import served_name
+from harness.bringup import require_fitting, served_name
 from harness.clock import Deadline, InterruptibleClock
-from harness.config import RunConfig
+from harness.config import Packing, RunConfig
 from harness.configured import configured_topology, expected_engines
 from harness.dialect import dialect_named
 from harness.ending import never
@@ -30,7 +30,7 @@ from harness.manifest import Manifest
 from harness.ports import PortRoom, port_names
 from harness.provision import Provisioner
 from harness.ranks import ranks, table
-from harness.request import Request, require_platform
+from harness.request import Request
 from harness.services import command as own_trainer
 from harness.services import engine, etcd, frontend, sidecar, trainer
 from harness.services.context import TRAINER, ServiceContext
@@ -58,8 +58,7 @@ def show(request: Request, *, train: bool) -> None:
     """Print it to standard output; with `--json` as one document. `train` includes the trainer."""
     answer = _preview(request)
     manifest = Manifest.model_validate(answer["manifest"])
-    require_platform(request.platform, manifest.platform, manifest.stack)
-    dialect_named(manifest.dialect).require(request.rendezvous)
+    require_fitting(request, manifest)
     context = _context(request, manifest, train=train)
     commands = _commands(request, context, train=train)
     workers = _group(context)
@@ -164,8 +163,8 @@ def _config(request: Request, manifest: Manifest, made_in: Mapping[str, str]) ->
         refit=request.refit,
         lora=request.lora,
         tensor_parallel=request.tensor_parallel,
-        packing=request.packing,
-        rendezvous=request.rendezvous,
+        packing=request.packing or Packing(),
+        rendezvous=request.rendezvous or "tcp",
         gpus=assigned(request.gpus, os.environ, platform=manifest.platform, ranks=sum(request.tensor_parallel)),
         ports=_ports(request),
         tmp_dir=Path("/tmp") / SCRATCH,

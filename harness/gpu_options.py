@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness import gpus
-from harness.config import MIB, Packing
+from harness.config import MIB, Packing, RefitKind, Rendezvous
+from harness.errors import UsageError
 from harness.option_values import positive_int
+
+BUFFERS = {"packed_buffer_mib": "--packed-buffer-mib", "packed_buffers": "--packed-buffers"}
+OVER_NCCL: tuple[RefitKind, ...] = ("native", "collective-rpc")
+"""The kinds of refit that go over a group, on a stack whose groups are NCCL's."""
 
 
 def add_platform(parser: argparse.ArgumentParser) -> None:
@@ -23,36 +28,68 @@ def add_platform(parser: argparse.ArgumentParser) -> None:
 
 
 def add_nccl(parser: argparse.ArgumentParser) -> None:
-    """How a run's refits go over NCCL."""
+    """How a run's refits go over NCCL. An option that is not given is not among the parsed ones."""
     packing = Packing()
     parser.add_argument(
         "--rendezvous",
         choices=["tcp", "unique-id"],
-        default="tcp",
-        help="how an NCCL group is made: over a store of the trainer's, or by an id that it hands out",
+        default=argparse.SUPPRESS,
+        help="how an NCCL group is made: over a store of the trainer's (default), or by an id that it hands out",
     )
-    parser.add_argument("--unpacked", action="store_true", help="an NCCL refit by single tensors")
+    parser.add_argument(
+        "--unpacked", action="store_true", default=argparse.SUPPRESS, help="an NCCL refit by single tensors"
+    )
     parser.add_argument(
         "--packed-buffer-mib",
         type=positive_int,
-        default=packing.buffer_bytes // MIB,
+        default=argparse.SUPPRESS,
         metavar="MIB",
-        help="size of an NCCL refit's buffers; the workers are told",
+        help=f"size of an NCCL refit's buffers; the workers are told (default: {packing.buffer_bytes // MIB})",
     )
     parser.add_argument(
-        "--packed-buffers", type=positive_int, default=packing.buffers, metavar="N", help="how many of them"
+        "--packed-buffers",
+        type=positive_int,
+        default=argparse.SUPPRESS,
+        metavar="N",
+        help=f"how many of them (default: {packing.buffers})",
     )
 
 
-def packing_of(options: Mapping[str, Any]) -> Packing:
-    """From the parsed options; those of a command that lacks them are the defaults."""
-    default = Packing()
-    if options.get("unpacked"):
+def packing_of(options: Mapping[str, Any]) -> Packing | None:
+    """From the parsed options; None where nothing was said of it. Raises UsageError for packing in two ways at once."""
+    default, given = Packing(), [f"{option} {options[name]}" for name, option in BUFFERS.items() if name in options]
+    if "unpacked" in options and given:
+        raise UsageError(
+            "trainer and workers are told to cut the weights in two ways",
+            expected="single tensors, or buffers",
+            found=" ".join(["--unpacked", *given]),
+            hint="leave out --unpacked, or the size and the number of buffers",
+        )
+    if "unpacked" in options:
         return Packing(packed=False)
+    if not given:
+        return None
     return Packing(
         buffer_bytes=options.get("packed_buffer_mib", default.buffer_bytes // MIB) * MIB,
         buffers=options.get("packed_buffers", default.buffers),
     )
+
+
+def require_nccl(
+    packing: Packing | None, rendezvous: Rendezvous | None, *, kind: RefitKind, backend: str, stack: str
+) -> None:
+    """Raise UsageError for what was said of NCCL where the run's refits go another way: nobody would heed it."""
+    said = [
+        *([] if packing is None else ["--unpacked" if not packing.packed else ", ".join(BUFFERS.values())]),
+        *([] if rendezvous is None else [f"--rendezvous {rendezvous}"]),
+    ]
+    if said and (backend != "nccl" or kind not in OVER_NCCL):
+        raise UsageError(
+            f"{', '.join(said)}: no refit of this run goes over NCCL, so its two ends would not heed it",
+            expected=f"a stack whose refits go over NCCL, with --refit {' or '.join(OVER_NCCL)}",
+            found=f"the stack {stack}, whose backend is {backend}, with --refit {kind}",
+            hint="leave the option out, or choose such a stack with --stack",
+        )
 
 
 def _gpus(text: str) -> tuple[str, ...]:

@@ -39,7 +39,10 @@ def assigned(asked: Sequence[str] | None, caller: Mapping[str, str], *, platform
     if platform != "cuda":
         if asked is not None:
             raise UsageError(
-                "--gpus: this stack runs without a GPU", expected="a stack for CUDA", found=",".join(asked)
+                "--gpus: this stack runs without a GPU",
+                expected="a stack for CUDA",
+                found=",".join(asked),
+                hint="leave --gpus out, or choose such a stack with --stack",
             )
         return ()
     if asked is not None:
@@ -48,6 +51,7 @@ def assigned(asked: Sequence[str] | None, caller: Mapping[str, str], *, platform
                 f"--gpus {','.join(asked)}: the number of GPUs does not fit",
                 expected=f"{needed}: one for each of {ranks} engine rank(s), and the trainer's",
                 found=str(len(asked)),
+                hint="give as many with --gpus, or fewer ranks: --engines, --tensor-parallel, --engine",
             )
         return tuple(asked)
     seen = caller.get(VISIBLE)

@@ -25,7 +25,7 @@ from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
 from harness.environ import callers_path_variable
 from harness.errors import UsageError
-from harness.gpu_options import packing_of
+from harness.gpu_options import BUFFERS, packing_of
 from harness.models import ModelChoice, choose
 from harness.ports import port_names
 from harness.program import Program
@@ -62,8 +62,8 @@ class Request:
     tensor_parallel: tuple[int, ...] = (1,)
     platform: Platform | None = None
     gpus: tuple[str, ...] | None = None
-    packing: Packing = field(default_factory=Packing)
-    rendezvous: Rendezvous = "tcp"
+    packing: Packing | None = None
+    rendezvous: Rendezvous | None = None
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
@@ -105,7 +105,7 @@ class Request:
             platform=args.platform,
             gpus=args.gpus,
             packing=packing_of(options),
-            rendezvous=options.get("rendezvous", "tcp"),
+            rendezvous=options.get("rendezvous"),
             ports=_named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
                 os.environ,
@@ -185,13 +185,13 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
     """What `--trainer` names. Raises UsageError when there is no such program, or an option that only ours has."""
     if options.get("trainer") is None:
         return None
-    for name in ("sabotage", "learning_rate", "lora"):
+    for name in ("sabotage", "learning_rate", "lora", "unpacked", *BUFFERS, "rendezvous"):
         if options.get(name):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
                 f"{option} is for the trainer of this project",
                 expected=f"--trainer without {option}",
-                found=f"{option} {options[name]}",
+                found=option if options[name] is True else f"{option} {options[name]}",
                 hint="give your command its own options",
             )
     program = Program.parse(options["trainer"], callers_path("."))
@@ -226,15 +226,26 @@ def _named_ports(pairs: list[tuple[str, int]], names: Sequence[str]) -> Mapping[
     ports: dict[str, int] = {}
     for name, number in pairs:
         if name not in names:
-            raise UsageError(f"--port {name}: no such port", expected=", ".join(names), found=repr(name))
+            raise UsageError(
+                f"--port {name}: no such port",
+                expected=", ".join(names),
+                found=repr(name),
+                hint="engines are counted from 0; --engines says how many there are",
+            )
         if name in ports:
             raise UsageError(
-                f"--port {name} is given twice", expected="one port a name", found=f"{ports[name]}, {number}"
+                f"--port {name} is given twice",
+                expected="one port a name",
+                found=f"{ports[name]}, {number}",
+                hint=f"leave one --port {name}=… out",
             )
         taken = [other for other, value in ports.items() if value == number]
         if taken:
             raise UsageError(
-                f"port {number} is given to two services", expected="distinct ports", found=f"{taken[0]}, {name}"
+                f"port {number} is given to two services",
+                expected="distinct ports",
+                found=f"{taken[0]}, {name}",
+                hint=f"--port {name}= another one, or left out: then it is a free one",
             )
         ports[name] = number
     return MappingProxyType(ports)

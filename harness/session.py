@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clock import Clock, InterruptibleClock
-from harness.config import RunConfig
+from harness.config import Packing, RunConfig
 from harness.errors import DoctorError, Interrupted, SmokestackError
 from harness.eventlog import EVENTS_FILE, EventLog
 from harness.events import BaseEvent, Failure
@@ -151,8 +151,8 @@ def _resolve(request: Request, run_dir: RunDir, tmp_dir: Path, ports: dict[str, 
         refit=request.refit,
         lora=request.lora,
         tensor_parallel=request.tensor_parallel,
-        packing=request.packing,
-        rendezvous=request.rendezvous,
+        packing=request.packing or Packing(),
+        rendezvous=request.rendezvous or "tcp",
         ports=ports,
         tmp_dir=tmp_dir,
         keep_up=request.keep_up,

@@ -35,6 +35,37 @@ def test_a_usage_error_has_status_2_and_makes_no_run(options: tuple[str, ...], s
     assert not (tmp_path / "run").exists()
 
 
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "ranks that the model's heads do not come out to": (("--tensor-parallel", "3"), "cannot divide this model over 3"),
+    "one engine of two of such ranks": (("--engine", "tp=1", "--engine", "tp=3"), "engine-1 cannot divide this model"),
+    "fewer GPUs than ranks": (("--stack", "cuda", "--tensor-parallel", "2", "--gpus", "0,1"), "GPUs does not fit"),
+    "more GPUs than ranks": (("--stack", "cuda", "--gpus", "0,1,2"), "GPUs does not fit"),
+    "packing in two ways": (("--unpacked", "--packed-buffers", "3"), "cut the weights in two ways"),
+    "packing that neither end heeds": (("--packed-buffer-mib", "256"), "no refit of this run goes over NCCL"),
+    "a rendezvous that neither end heeds": (("--rendezvous", "unique-id"), "no refit of this run goes over NCCL"),
+    "two engines on one port": (
+        ("--engines", "2", "--port", "engine-0=20001", "--port", "engine-1=20001"),
+        "given to two services",
+    ),
+    "an engine on another one's gRPC port": (
+        ("--engines", "2", "--port", "engine-0-grpc=20001", "--port", "engine-1=20001"),
+        "given to two services",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_a_wrong_configuration_is_refused_before_any_process_is_started(how: str, tmp_path: Path) -> None:
+    options, said = WRONG[how]
+    refused = harness("smoke", *options, "--json", run_dir=tmp_path / "run")
+    assert refused.returncode == 2, refused.explain()
+    failure = json.loads(refused.stdout)["failure"]
+    assert failure["kind"] == "usage"
+    assert said in failure["what"]
+    assert all(failure[name] for name in ("expected", "found", "hint")), failure
+    assert not [event for event in refused.events if event["kind"] == "service.started"]
+
+
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine may have GPUs")
 @pytest.mark.parametrize("stack", ["cuda", "prime-rl"])
 def test_without_gpus_a_run_on_them_ends_at_once_with_what_the_doctor_finds(stack: str, tmp_path: Path) -> None:
@@ -107,15 +138,6 @@ def test_dry_run_tells_each_engines_processes_and_the_ranks_of_the_group(tmp_pat
     ]
     shown = harness("smoke", "--dry-run", *options, run_dir=tmp_path / "run").stdout
     assert "# ranks 1-2  engine-0  offset 1" in shown
-
-
-def test_a_model_that_cannot_be_divided_is_refused_before_anything_is_started(
-    model_folder: Path, tmp_path: Path
-) -> None:
-    refused = harness("smoke", "--model", str(model_folder), "--tensor-parallel", "3", run_dir=tmp_path / "run")
-    assert refused.returncode == 2, refused.explain()
-    assert "engine-0 cannot divide this model over 3 ranks" in refused.stderr
-    assert not any(event["kind"] == "service.started" for event in refused.events)
 
 
 _BUILT = ("dist", ".nox")

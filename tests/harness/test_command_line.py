@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.cli import build_parser, main
-from harness.config import MismatchBudget
+from harness.config import MismatchBudget, Packing, RefitKind
 from harness.dialect import dialect_named
 from harness.errors import UsageError
+from harness.gpu_options import require_nccl
 from harness.request import INVOKED_FROM, Request
 
 
@@ -53,10 +54,34 @@ def test_options_reach_the_request(tmp_path: Path) -> None:
 
 
 def test_the_packing_of_an_nccl_refit_is_a_gibibyte_twice_unless_it_is_told_otherwise() -> None:
-    assert (request().packing.buffer_bytes, request().packing.buffers, request().packing.packed) == (1 << 30, 2, True)
+    assert (request().packing, request().rendezvous) == (None, None)
+    assert (Packing().buffer_bytes, Packing().buffers, Packing().packed) == (1 << 30, 2, True)
     told = request("--packed-buffer-mib", "256", "--packed-buffers", "3", "--rendezvous", "unique-id")
-    assert (told.packing.buffer_bytes, told.packing.buffers, told.rendezvous) == (256 << 20, 3, "unique-id")
-    assert not request("--unpacked").packing.packed
+    assert (told.packing, told.rendezvous) == (Packing(buffer_bytes=256 << 20, buffers=3), "unique-id")
+    assert request("--packed-buffers", "3").packing == Packing(buffers=3)
+    assert request("--unpacked").packing == Packing(packed=False)
+
+
+NCCL_OPTIONS = [["--unpacked"], ["--packed-buffer-mib", "1024"], ["--packed-buffers", "2"], ["--rendezvous", "tcp"]]
+
+
+@pytest.mark.parametrize("options", NCCL_OPTIONS, ids=" ".join)
+@pytest.mark.parametrize(("backend", "kind"), [("gloo", "native"), ("gloo", "collective-rpc"), ("nccl", "filesystem")])
+def test_what_is_said_of_nccl_is_refused_where_no_refit_goes_over_it(
+    options: list[str], backend: str, kind: RefitKind
+) -> None:
+    asked = request(*options)
+    with pytest.raises(UsageError, match=options[0]) as refused:
+        require_nccl(asked.packing, asked.rendezvous, kind=kind, backend=backend, stack="a")
+    assert refused.value.found == f"the stack a, whose backend is {backend}, with --refit {kind}"
+    require_nccl(None, None, kind=kind, backend=backend, stack="a")
+    require_nccl(asked.packing, asked.rendezvous, kind="native", backend="nccl", stack="a")
+
+
+@pytest.mark.parametrize("options", NCCL_OPTIONS, ids=" ".join)
+def test_what_is_said_of_nccl_is_our_own_trainers(options: list[str]) -> None:
+    with pytest.raises(UsageError, match=f"{options[0]} is for the trainer of this project"):
+        request("--trainer", sys.executable, *options)
 
 
 def test_a_way_to_make_a_group_that_a_release_does_not_have_is_refused() -> None:
@@ -145,6 +170,8 @@ def test_nonsense_is_a_usage_error(options: list[str], capsys: pytest.CaptureFix
         (["smoke", *(["--engine", "tp=1"] * 65)], "too many engines"),
         (["smoke", "--port", "frontend=20000", "--port", "frontend=20001"], "given twice"),
         (["smoke", "--port", "frontend=20000", "--port", "etcd=20000"], "given to two services"),
+        (["smoke", "--unpacked", "--packed-buffers", "2"], "cut the weights in two ways"),
+        (["smoke", "--unpacked", "--packed-buffer-mib", "1024"], "cut the weights in two ways"),
     ],
 )
 def test_a_refused_request_has_status_2_and_says_why(
