@@ -70,6 +70,7 @@ AS_THE_COMMAND: tuple[Sabotage, ...] = (
         ("training.command",),
         {"training.command": ("exit status 3",), "training": ("the command failed",)},
         ends_in="training",
+        as_command=True,
     ),
     Sabotage(
         "labelling-command",
@@ -78,6 +79,29 @@ AS_THE_COMMAND: tuple[Sabotage, ...] = (
         ("policy.weights-changed",),
         ("|diff| is only 0.0e+00, and none of ", " digests changed"),
         refits=("native",),
+        as_command=True,
+    ),
+    Sabotage(
+        "unlabelled-command",
+        "in the place of our trainer, a command that moves the weights and sets no version",
+        "harness",
+        ("policy.versions-advance",),
+        ("has version 'default', as before the command",),
+        refits=("native",),
+        as_command=True,
+    ),
+    Sabotage(
+        "pausing-command",
+        "in the place of our trainer, a command that moves the weights, sets a version and leaves the engines paused",
+        "harness",
+        ("policy.weights-changed", "generation.after-update", "engine.not-paused"),
+        {
+            "policy.weights-changed": ("before to after: no probes",),
+            "generation.after-update": ("no generation after the last refit",),
+            "engine.not-paused": ("is paused",),
+        },
+        refits=("native",),
+        as_command=True,
     ),
 )
 """In the place of our trainer."""

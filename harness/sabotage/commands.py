@@ -11,18 +11,26 @@ from harness.run import SmokeRun
 from harness.services.context import engine_name
 from harness.session import Session
 
-_LABELS = """
+_ORDER = """
 import json, sys, urllib.request
-for engine in sys.argv[1:]:
-    body = json.dumps({"new_version": "1"}).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(engine + "/update_weight_version", body, headers)
-    urllib.request.urlopen(request, timeout=30).close()
+def order(path, **body):
+    for engine in sys.argv[1:]:
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(engine + path, json.dumps(body).encode(), headers)
+        urllib.request.urlopen(request, timeout=30).close()
 """
+
+_LABEL = "order('/update_weight_version', new_version='1')\n"
+_MOVE = "order('/collective_rpc', method='smokestack_destroy')\n"
+"""Other weights than before, by the shortest way: all of them zero."""
+
+_PAUSE = "order('/pause?mode=abort')\n"
 
 COMMANDS: Mapping[str, str] = {
     "failing-command": "import sys; print('it fails on purpose'); sys.exit(3)",
-    "labelling-command": _LABELS,
+    "labelling-command": _ORDER + _LABEL,
+    "unlabelled-command": _ORDER + _MOVE,
+    "pausing-command": _ORDER + _MOVE + _LABEL + _PAUSE,
 }
 """What each does, in Python; its arguments are the engines."""
 

@@ -19,7 +19,8 @@ class Sabotage:
     Where several fail, or one and the run itself, each has words of its own, by its id or by the kind of failure.
     `where` is who does it: the trainer, from its configuration, or the harness, in `acts`. `ends_in` is the kind of
     failure in which the run has to end, None where it goes on to its end. It needs a run of so many `engines`; `refits`
-    are the kinds of refit in which there is such a fault.
+    are the kinds of refit in which there is such a fault. `as_command`: a command is in the place of our trainer, and
+    some checks are judged otherwise.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Sabotage:
     ends_in: str | None = None
     engines: int = 1
     refits: tuple[str, ...] = (*OVER_A_GROUP, *BY_FILES)
+    as_command: bool = False
 
     @property
     def reasons(self) -> Mapping[str, tuple[str, ...]]:

@@ -9,13 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.evidence import CHECKS, ON_GPUS, WITH_ADAPTERS
-from harness.evidence.scope import OF_COMMANDS_ONLY
+from harness.evidence.scope import OBSERVED, OF_COMMANDS_ONLY
 from harness.sabotage.declaration import OVER_A_GROUP, Sabotage
 from harness.sabotage.registry import SABOTAGES, UNSABOTAGED
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sabotage.md"
 STALE = 1
 ALL_CHECKS = (*CHECKS, OF_COMMANDS_ONLY, *WITH_ADAPTERS, *ON_GPUS)
+OF_COMMANDS = {check: f"{check} with --trainer" for check in OBSERVED if check in CHECKS}
+"""What these checks are called where the trainer is a command: they are then judged by other evidence."""
+
+JUDGED = (*ALL_CHECKS, *OF_COMMANDS.values())
+"""All that a fault has to turn red: each check, and apart from it the same check as it is judged of a command."""
+
 _WRITE = "python -m harness.sabotage.docs --write"
 
 _HEAD = f"""\
@@ -40,11 +46,11 @@ variable of the environment.
 """
 
 
-def page(sabotages: Sequence[Sabotage] = SABOTAGES, checks: Sequence[str] = ALL_CHECKS) -> str:
+def page(sabotages: Sequence[Sabotage] = SABOTAGES, checks: Sequence[str] = JUDGED) -> str:
     """The whole page."""
     lines = [_HEAD, "## By check", "", "| check | turned red by |", "|---|---|"]
     for check in sorted(checks):
-        by = ", ".join(f"`{one.name}`" for one in sabotages if check in one.fails)
+        by = ", ".join(f"`{one.name}`" for one in sabotages if check in turned_red(one))
         lines.append(f"| `{check}` | {by or '**none yet**: ' + UNSABOTAGED.get(check, 'nobody said why')} |")
     lines += [
         "",
@@ -59,7 +65,13 @@ def page(sabotages: Sequence[Sabotage] = SABOTAGES, checks: Sequence[str] = ALL_
 
 def uncovered(sabotages: Sequence[Sabotage], checks: Sequence[str], excused: Mapping[str, str]) -> list[str]:
     """Checks that no sabotage turns red and that nobody has excused with a reason."""
-    return [check for check in checks if check not in excused and not any(check in one.fails for one in sabotages)]
+    covered = {check for one in sabotages for check in turned_red(one)}
+    return [check for check in checks if check not in excused and check not in covered]
+
+
+def turned_red(one: Sabotage) -> tuple[str, ...]:
+    """The names in `JUDGED` of what it turns red."""
+    return tuple(OF_COMMANDS.get(check, check) for check in one.fails) if one.as_command else one.fails
 
 
 def _row(one: Sabotage) -> str:
@@ -91,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     if chosen.write:
         chosen.page.write_text(made, encoding="utf-8")
         return 0
-    bare = uncovered(SABOTAGES, ALL_CHECKS, UNSABOTAGED)
+    bare = uncovered(SABOTAGES, JUDGED, UNSABOTAGED)
     for check in bare:
         sys.stderr.write(f"{check} has no sabotage\n  fix:      give it one in harness/sabotage/by_*.py\n")
     there = chosen.page.read_text(encoding="utf-8") if chosen.page.is_file() else ""

@@ -20,8 +20,9 @@ from harness.report.verdict import Verdict, judge_run
 from harness.request import Request
 from harness.sabotage import SABOTAGES, TRAINER_SABOTAGES, UNSABOTAGED, Sabotage, docs, for_trainer, named
 from harness.sabotage.by_trainer import FAILING_REFITS
+from harness.sabotage.commands import COMMANDS
 from harness.sabotage.declaration import Where
-from harness.sabotage.docs import ALL_CHECKS
+from harness.sabotage.docs import ALL_CHECKS, JUDGED, turned_red
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "harness" / "payload" / "smokestack_payload" / "sabotage.py"
 BY_NAME = {one.name: one for one in SABOTAGES}
@@ -81,9 +82,24 @@ def test_content_and_labels_never_fail_for_each_others_reason() -> None:
 
 
 def test_every_check_has_a_sabotage_or_a_reason_why_not() -> None:
-    assert docs.uncovered(SABOTAGES, ALL_CHECKS, UNSABOTAGED) == []
-    covered = {check for one in SABOTAGES for check in one.fails}
-    assert set(UNSABOTAGED) == set(ALL_CHECKS) - covered
+    assert docs.uncovered(SABOTAGES, JUDGED, UNSABOTAGED) == []
+    covered = {check for one in SABOTAGES for check in turned_red(one)}
+    assert set(UNSABOTAGED) == set(JUDGED) - covered
+
+
+def test_a_check_that_is_judged_otherwise_of_a_command_has_a_sabotage_of_such_a_run() -> None:
+    judged = {"policy.versions-advance", "policy.weights-changed", "engine.not-paused"}
+    assert set(docs.OF_COMMANDS) == judged
+    ours = [one for one in SABOTAGES if not one.as_command]
+    assert docs.uncovered(ours, JUDGED, {**UNSABOTAGED, "training.command": ""}) == [
+        f"{c} with --trainer" for c in docs.OF_COMMANDS
+    ]
+    commands = [one for one in SABOTAGES if one.as_command]
+    assert {check for one in commands for check in turned_red(one)}.isdisjoint(judged)
+
+
+def test_the_sabotages_of_a_command_are_those_that_are_made_by_one() -> None:
+    assert {one.name for one in SABOTAGES if one.as_command} == set(COMMANDS)
 
 
 def test_a_check_without_one_is_found_and_listed() -> None:
