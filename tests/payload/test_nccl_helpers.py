@@ -22,7 +22,7 @@ from nccl_peers import (
     settings,
 )
 from smokestack_payload.errors import RefitError
-from smokestack_payload.refit import nccl
+from smokestack_payload.refit import nccl_helpers
 from smokestack_payload.refit.admin import EngineFleet
 from smokestack_payload.refit.backends import connector
 from smokestack_payload.refit.manifest import Expected
@@ -61,7 +61,7 @@ class Helpers:
 @pytest.fixture
 def helpers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> Helpers:
     made = Helpers(journal, Communicator(journal))
-    monkeypatch.setattr(nccl, "_engines", lambda: SimpleNamespace(NCCLWeightTransferEngine=made))
+    monkeypatch.setattr(nccl_helpers, "vllm_engines", lambda: SimpleNamespace(NCCLWeightTransferEngine=made))
     return made
 
 
@@ -132,7 +132,7 @@ def test_the_older_line_aborts_as_well(
 def test_a_source_that_yields_something_else_than_it_announced_sends_no_more(model: torch.nn.Module) -> None:
     metas = ParameterSource(model).metadata()
     pairs = list(model.named_parameters())
-    assert [name for name, _ in nccl._as_announced(pairs, metas)] == [meta.name for meta in metas]
+    assert [name for name, _ in nccl_helpers._as_announced(pairs, metas)] == [meta.name for meta in metas]
     for wrong in (pairs[:-1], [*pairs, ("more", torch.zeros(1))], [pairs[1], *pairs[1:]]):
         with pytest.raises(ValueError, match="announced"):
-            list(nccl._as_announced(wrong, metas))
+            list(nccl_helpers._as_announced(wrong, metas))

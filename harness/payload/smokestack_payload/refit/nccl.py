@@ -1,4 +1,4 @@
-"""NCCL refits by vLLM's own trainer side: its engine, or in releases of the 0.26 line its static helpers.
+"""NCCL refits by vLLM's own trainer side: its engine, or in releases of the 0.26 line its helpers (`nccl_helpers`).
 
 Both are driven through the same client as every other backend, and give up a communicator by aborting it: a destroy is
 a collective, which waits for peers that may be gone. The packing is the trainer's to decide and travels to the workers,
@@ -8,7 +8,7 @@ in the init info or, in the older line, with each update; what does not fit it i
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import wait
 from typing import Any
 
@@ -50,10 +50,10 @@ def connector(settings: TrainerSettings, plan: Plan) -> Callable[[EngineFleet, A
             where="transfer, rendezvous",
         )
     make = known[chosen]
-    return lambda fleet, source: make(_Agreeing(fleet, settings), source, settings, plan)
+    return lambda fleet, source: make(Agreeing(fleet, settings), source, settings, plan)
 
 
-class _Agreeing:
+class Agreeing:
     """The client that vLLM's trainer side gets: passes on what fits this run's packing, and nothing else.
 
     A refusal ends the session's wait as an engine's own would: whoever called may be inside a collective by then.
@@ -110,42 +110,6 @@ class NcclTransfer:
     shutdown = abort
 
 
-class HelperTransfer:
-    """The same of the 0.26 line: vLLM's functions move the bytes, and the round is ours."""
-
-    def __init__(self, client: Any, source: Any, helpers: Any, group: Any, packing: PackingSettings) -> None:
-        self._client = client
-        self._source = source
-        self._helpers = helpers
-        self._group = group
-        self._wire = wire(packing)
-
-    def send_weights(self) -> None:
-        """Start, update while broadcasting, finish, as the newer engine does it."""
-        if self._group is None:
-            raise RuntimeError("the transfer group was given up")
-        metas = self._source.metadata()
-        update = {
-            "names": [meta.name for meta in metas],
-            "dtype_names": [str(meta.dtype).removeprefix("torch.") for meta in metas],
-            "shapes": [list(meta.shape) for meta in metas],
-            **self._wire,
-        }
-        self._client.start_weight_update()
-        reply = in_background("update-workers", self._client.update_weights, update)
-        arguments = {"group": self._group, "src": TRAINER_RANK, **self._wire}
-        self._helpers.trainer_send_weights(_as_announced(self._source, metas), arguments)
-        reply.result()
-        self._client.finish_weight_update()
-        _synchronize()
-
-    def abort(self) -> None:
-        group, self._group = self._group, None
-        abort(group)
-
-    shutdown = abort
-
-
 def abort(communicator: Any) -> None:
     """Free a communicator without its peers. Where vLLM has no way to, the end of the process does it.
 
@@ -172,9 +136,9 @@ def count_messages(metas: Iterable[Any], packing: PackingSettings) -> int:
     return messages + (filled > 0)
 
 
-def _by_store(client: _Agreeing, source: Any, settings: TrainerSettings, plan: Plan) -> NcclTransfer:
+def _by_store(client: Agreeing, source: Any, settings: TrainerSettings, plan: Plan) -> NcclTransfer:
     """vLLM's own rendezvous, over a store at the master's address."""
-    engines = _engines()
+    engines = vllm_engines()
     init_info = engines.NCCLTrainerInitInfo(
         rank=TRAINER_RANK,
         master_address=plan.master_address,
@@ -185,9 +149,9 @@ def _by_store(client: _Agreeing, source: Any, settings: TrainerSettings, plan: P
     return NcclTransfer(engines.NCCLTrainerWeightTransferEngine.trainer_init(init_info, client=client, source=source))
 
 
-def _by_unique_id(client: _Agreeing, source: Any, settings: TrainerSettings, plan: Plan) -> NcclTransfer:
+def _by_unique_id(client: Agreeing, source: Any, settings: TrainerSettings, plan: Plan) -> NcclTransfer:
     """NCCL's own rendezvous: the trainer makes the id and tells it to the workers. All ranks enter at once."""
-    engines, (unique_id, join) = _engines(), _unique_id()
+    engines, (unique_id, join) = vllm_engines(), _unique_id()
     engine = engines.NCCLTrainerWeightTransferEngine(client=client, source=source, **wire(settings.packing))
     worker = {
         "rank_offset": FIRST_WORKER,
@@ -201,29 +165,14 @@ def _by_unique_id(client: _Agreeing, source: Any, settings: TrainerSettings, pla
     return NcclTransfer(engine)
 
 
-def _by_helpers(client: _Agreeing, source: Any, settings: TrainerSettings, plan: Plan) -> HelperTransfer:
-    helpers = _engines().NCCLWeightTransferEngine
-    for name in ("trainer_init", "trainer_send_weights"):
-        if not hasattr(helpers, name):
-            raise ProtocolError(
-                f"vLLM's NCCL engine has no {name}",
-                expected="a release with static helpers, as the 0.26 line",
-                found="a release without",
-                where="transfer",
-                hint="the stack's dialect must be that of its release of vLLM",
-            )
-    where = {
-        "master_address": plan.master_address,
-        "master_port": plan.master_port,
-        "world_size": plan.world_size,
-    }
-    reply = in_background("init-workers", client.init_weight_transfer_engine, {**where, "rank_offset": FIRST_WORKER})
-    group = helpers.trainer_init(where)
-    reply.result()
-    return HelperTransfer(client, source, helpers, group, settings.packing)
+def _by_helpers(client: Agreeing, source: Any, settings: TrainerSettings, plan: Plan) -> Any:
+    from smokestack_payload.refit import nccl_helpers
+
+    return nccl_helpers.transfer(client, source, settings, plan)
 
 
-def _engines() -> Any:
+def vllm_engines() -> Any:
+    """vLLM's module of its NCCL engines."""
     from vllm.distributed.weight_transfer import nccl_engine
 
     return nccl_engine
@@ -241,26 +190,6 @@ def _unique_id() -> tuple[bytes, Callable[[bytes, int], Any]]:
         return uid_init_process_group(known, TRAINER_RANK, world_size, torch.accelerator.current_device_index())
 
     return unique_id, join
-
-
-def _as_announced(source: Any, metas: list[Any]) -> Iterator[tuple[str, Any]]:
-    """The source's tensors, each held to what was announced: a silent difference would shift all that follow."""
-    announced = iter(metas)
-    for name, tensor in source:
-        meta = next(announced, None)
-        if meta is None or (name, tensor.dtype, tuple(tensor.shape)) != (meta.name, meta.dtype, tuple(meta.shape)):
-            raise ValueError(f"the source yields {name} {tensor.dtype} {tuple(tensor.shape)}, announced was {meta}")
-        yield name, tensor.contiguous()
-    left = next(announced, None)
-    if left is not None:
-        raise ValueError(f"the source yields nothing for {left.name}, which was announced")
-
-
-def _synchronize() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.current_stream().synchronize()
 
 
 def _elements(shape: Iterable[int]) -> int:
