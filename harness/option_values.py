@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from harness.config import MAX_STEPS
 from harness.engines import MAX_TENSOR_PARALLEL
+from harness.errors import UsageError
 
 
 def positive_int(text: str) -> int:
@@ -60,3 +62,33 @@ def named_port(text: str) -> tuple[str, int]:
     if not separator or not number.isdecimal() or not 1 <= int(number) <= 65535:
         raise argparse.ArgumentTypeError(f"expected NAME=PORT with a port from 1 to 65535, found {text!r}")
     return name, int(number)
+
+
+def named_ports(pairs: list[tuple[str, int]], names: Sequence[str]) -> Mapping[str, int]:
+    """The ports that were fixed, by name: each a name of the run's, given once, and no port given twice."""
+    ports: dict[str, int] = {}
+    for name, number in pairs:
+        if name not in names:
+            raise UsageError(
+                f"--port {name}: no such port",
+                expected=", ".join(names),
+                found=repr(name),
+                hint="engines are counted from 0; --engines says how many there are",
+            )
+        if name in ports:
+            raise UsageError(
+                f"--port {name} is given twice",
+                expected="one port a name",
+                found=f"{ports[name]}, {number}",
+                hint=f"leave one --port {name}=… out",
+            )
+        taken = [other for other, value in ports.items() if value == number]
+        if taken:
+            raise UsageError(
+                f"port {number} is given to two services",
+                expected="distinct ports",
+                found=f"{taken[0]}, {name}",
+                hint=f"--port {name}= another one, or left out: then it is a free one",
+            )
+        ports[name] = number
+    return MappingProxyType(ports)

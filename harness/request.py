@@ -27,6 +27,7 @@ from harness.environ import callers_path_variable
 from harness.errors import UsageError
 from harness.gpu_options import BUFFERS, packing_of
 from harness.models import ModelChoice, choose
+from harness.option_values import named_ports
 from harness.ports import port_names
 from harness.program import Program
 from harness.sabotage.declaration import OVER_A_GROUP
@@ -106,7 +107,7 @@ class Request:
             gpus=args.gpus,
             packing=packing_of(options),
             rendezvous=options.get("rendezvous"),
-            ports=_named_ports(args.port, port_names(len(engines))),
+            ports=named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
                 os.environ,
                 api_key_env=args.api_key_env,
@@ -220,32 +221,3 @@ def _known_stack(name: str, root: Path) -> str:
             hint="a stack is a folder stacks/NAME with a stack.toml",
         )
     return name
-
-
-def _named_ports(pairs: list[tuple[str, int]], names: Sequence[str]) -> Mapping[str, int]:
-    ports: dict[str, int] = {}
-    for name, number in pairs:
-        if name not in names:
-            raise UsageError(
-                f"--port {name}: no such port",
-                expected=", ".join(names),
-                found=repr(name),
-                hint="engines are counted from 0; --engines says how many there are",
-            )
-        if name in ports:
-            raise UsageError(
-                f"--port {name} is given twice",
-                expected="one port a name",
-                found=f"{ports[name]}, {number}",
-                hint=f"leave one --port {name}=… out",
-            )
-        taken = [other for other, value in ports.items() if value == number]
-        if taken:
-            raise UsageError(
-                f"port {number} is given to two services",
-                expected="distinct ports",
-                found=f"{taken[0]}, {name}",
-                hint=f"--port {name}= another one, or left out: then it is a free one",
-            )
-        ports[name] = number
-    return MappingProxyType(ports)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Literal
 
 from harness.clock import Clock, Deadline
+from harness.described import described
 from harness.discovery import complete_topology, require_same
 from harness.ending import Stopped, never
 from harness.errors import SmokestackError
@@ -19,12 +20,12 @@ from harness.exposure import Exposure
 from harness.leases import Leases
 from harness.plain import PlainStartup
 from harness.process import Process
-from harness.proctable import ProcessTable, read_boot_id
+from harness.proctable import ProcessTable
 from harness.services import frontend
-from harness.services.context import ETCD_PORT, FRONTEND_PORT, TRAINER, ServiceContext, engine_name, sidecar_name
+from harness.services.context import ETCD_PORT, TRAINER, ServiceContext, engine_name
 from harness.services.spec import ServiceSpec
 from harness.shm import SharedMemory
-from harness.standing import Owner, StandingService, StandingStack
+from harness.standing import Owner, StandingStack
 from harness.startup import Startup, discovery_probe
 from harness.teardown import Leftovers, StopError, look_around, stop_in_phases
 from harness.topology import Topology
@@ -222,36 +223,9 @@ class Stack:
         if failed is not None:
             self._emit(Failure.of(failed))
 
-    def _urls(self) -> dict[str, str]:
-        context, indices = self.context, range(self.context.config.engines)
-        engines = {engine_name(index): context.url(engine_name(index)) for index in indices}
-        if context.config.serving != "dynamo":
-            return engines
-        sidecars = {sidecar_name(index): context.url(sidecar_name(index)) for index in indices}
-        ours = {"frontend": context.url(FRONTEND_PORT), "discovery": frontend.discovery_url(context)}
-        return {**ours, **engines, **sidecars}
-
     def describe(self, owner: Owner | None = None) -> StandingStack:
         """Addresses, processes and logs of what runs now; written to the run folder, `down` can take it down later.
 
         `owner` is the command that will take it down itself, if one will.
         """
-        config = self.context.config
-        return StandingStack(
-            run_id=config.run_id,
-            boot_id=read_boot_id(),
-            owner=owner,
-            stack=config.stack,
-            model=config.served_model_name,
-            run_dir=config.run_dir,
-            tmp_dir=config.tmp_dir,
-            urls=self._urls(),
-            services=tuple(_standing(process) for process in self._watch.processes.values() if process.alive()),
-        )
-
-
-def _standing(process: Process) -> StandingService:
-    spec = process.spec
-    return StandingService(
-        **process.record().fields(), log=spec.log, ports=dict(spec.ports), stop_grace_s=spec.stop_grace_s
-    )
+        return described(self.context, self._watch.processes.values(), owner)
