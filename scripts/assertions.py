@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scripts import commands, wheels
 from scripts.dialects import DIALECTS, Parser, Program, undeclared_flags, unknown_flags
+from scripts.environ import child_environment
 from scripts.environment import Environment, uv_program
 from scripts.errors import InstallError
 from scripts.inventory import Entry
@@ -132,7 +133,7 @@ def _ask(env: Environment, argv: tuple[str, ...], what: str) -> str:
         return commands.check(
             [str(env.bin / argv[0]), *argv[1:]],
             cwd=env.path,
-            env=commands.child_environment(os.environ, added),
+            env=child_environment(os.environ, added),
             log=env.layout.logs / f"{env.layout.stack}-{Path(argv[0]).name}-{argv[-1].strip('-')}.log",
             error=InstallError,
             what=what,

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from scripts import commands, indexes, wheels
+from scripts.environ import child_environment
 from scripts.errors import DoctorError, InstallError
 from scripts.layout import Layout
 from scripts.manifest import Artifact, Manifest
@@ -78,7 +79,7 @@ def uv_program() -> str:
 def uv_environment() -> dict[str, str]:
     """The environment of every call of uv: the caller's, cleaned, with the site's package sources."""
     site = indexes.uv_variables(os.environ, indexes.read_pip_config(sys.executable))
-    return commands.child_environment(os.environ, {**site, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"})
+    return child_environment(os.environ, {**site, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"})
 
 
 def find_python(layout: Layout, minor: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scripts import commands, indexes, pins
 from scripts.console import Console
+from scripts.environ import child_environment
 from scripts.environment import uv_environment, uv_program
 from scripts.errors import BuildError
 from scripts.layout import Layout
@@ -124,7 +125,7 @@ def _resolve(layout: Layout, lock: Lock, environ: dict[str, str]) -> bool:
         commands.check(
             command(layout, lock, partial),
             cwd=layout.root,
-            env=commands.child_environment(os.environ, environ),
+            env=child_environment(os.environ, environ),
             log=layout.logs / f"lock-{lock.target.parent.name}-{lock.target.stem}.log",
             error=BuildError,
             what=f"resolving {layout.relative(lock.source)}",

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from scripts import commands
 from scripts.digests import file_sha256
+from scripts.environ import child_environment
 from scripts.environment import uv_environment, uv_program
 from scripts.errors import BuildPlaneError, InstallError
 from scripts.layout import PROJECT_ROOT
@@ -37,7 +38,7 @@ def main(argv: Sequence[str]) -> NoReturn:
 def _become_pytest(python: Path, packages: Path, options: Sequence[str]) -> NoReturn:
     # pytest would leave its rewritten bytecode of installed plug-ins in the environment, which `verify` finds.
     added = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
-    env = commands.child_environment(os.environ, added)
+    env = child_environment(os.environ, added)
     os.chdir(PROJECT_ROOT)
     os.execve(python, [str(python), "-m", "pytest", "tests/payload", *options], env)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from scripts import commands, indexes
 from scripts.console import Console
 from scripts.digests import file_sha256
+from scripts.environ import child_environment
 from scripts.errors import BuildError
 from scripts.layout import Layout
 from scripts.publish import publishing, remove, sweep_partials
@@ -66,7 +67,7 @@ def _download(layout: Layout, wheel: PublishedWheel, folder: Path) -> None:
                 *("--dest", str(folder), "--requirement", str(requirements)),
             ],
             cwd=layout.root,
-            env=commands.child_environment(os.environ, indexes.pip_variables(os.environ)),
+            env=child_environment(os.environ, indexes.pip_variables(os.environ)),
             log=layout.logs / f"fetch-{wheel.distribution}.log",
             error=BuildError,
             what=f"fetching {pin} (sha256:{wheel.sha256})",

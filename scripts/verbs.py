@@ -12,6 +12,7 @@ from scripts import clean as cleaning
 from scripts import doctor, recipes
 from scripts import install as installing
 from scripts import options as opts
+from scripts.build_inputs import Inputs, read_inputs
 from scripts.console import Console
 from scripts.exclusion import exclusive
 from scripts.layout import Layout
@@ -50,7 +51,7 @@ def answer(options: argparse.Namespace, console: Console) -> Answer:
 
 
 def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
+    inputs = read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
         steps = building.plan(layout, inputs, force=options.force, only=options.only)
         return _dry_run(options, layout, inputs, steps, only=tuple(options.only))
@@ -64,7 +65,7 @@ def _build(options: argparse.Namespace, layout: Layout, console: Console) -> Ans
 
 
 def _install(options: argparse.Namespace, layout: Layout, console: Console) -> Answer:
-    inputs = building.read_inputs(layout, opts.choices(options), None if options.dry_run else console)
+    inputs = read_inputs(layout, opts.choices(options), None if options.dry_run else console)
     if options.dry_run:
         steps = [*building.plan(layout, inputs), *installing.plan(layout, force=options.force)]
         return _dry_run(options, layout, inputs, steps)
@@ -159,7 +160,7 @@ def _done(verb: str, layout: Layout, console: Console, *, cached: bool, **more: 
 def _dry_run(
     options: argparse.Namespace,
     layout: Layout,
-    inputs: building.Inputs,
+    inputs: Inputs,
     steps: list[str],
     only: tuple[str, ...] = (),
 ) -> Answer:

@@ -21,6 +21,7 @@ from harness.services import engine, etcd, frontend, sidecar
 from harness.services.context import ServiceContext
 from harness.services.spec import ServiceSpec
 from scripts import build, stackfile
+from scripts.build_inputs import read_inputs
 from scripts.dialects import DIALECTS
 from scripts.install import Stamp
 from scripts.layout import PROJECT_ROOT, Layout
@@ -53,7 +54,7 @@ def written() -> Manifest:
         submodules=[Submodule(path="third_party", revision="e" * 40)],
         nested=[NestedRevision(name="cutlass", floating=True)],
     )
-    preview = build.preview(layout, build.read_inputs(layout))
+    preview = build.preview(layout, read_inputs(layout))
     return preview.model_copy(update={"artifacts": [artifact, binary], "sources": [source]})
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scripts import commands
+from scripts.environ import child_environment
 from scripts.errors import LOG_TAIL_LINES, BuildError
 from scripts.gitsource.failures import likely_cause
 
@@ -184,7 +185,7 @@ class Git:
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a git command, made from the caller's."""
     kept = {name: value for name, value in environ.items() if not name.startswith("GIT_") or name in _KEPT}
-    return commands.child_environment(kept, _FIXED)
+    return child_environment(kept, _FIXED)
 
 
 def failed(what: str, answer: Answer, *, subject: str, hint: str | None = None) -> BuildError:

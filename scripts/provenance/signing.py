@@ -13,6 +13,7 @@ from pathlib import Path
 
 from scripts import commands
 from scripts.console import Console
+from scripts.environ import child_environment
 from scripts.errors import BuildError, UsageError
 from scripts.layout import Layout
 from scripts.provenance import STATEMENT_NAME
@@ -83,7 +84,7 @@ def put(layout: Layout, statement: bytes, console: Console) -> None:
         commands.check(
             [_filled(word, places) for word in words],
             cwd=layout.root,
-            env=commands.child_environment(os.environ, {}),
+            env=child_environment(os.environ, {}),
             log=layout.logs / f"sign-{layout.stack}.log",
             error=BuildError,
             what=f"signing {layout.relative(target)}",

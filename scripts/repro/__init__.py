@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.build import read_inputs
+from scripts.build_inputs import read_inputs
 from scripts.build_paths import BuildPaths
 from scripts.console import Console
 from scripts.exclusion import exclusive

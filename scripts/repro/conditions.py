@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import commands, indexes
+from scripts.environ import child_environment
 
 # Locales whose numbers, order or letters differ most from English ones; what a machine has of them comes first.
 _FARTHEST = ("tr_tr", "de_de", "fr_fr", "ja_jp")
@@ -63,7 +64,7 @@ def variables(under: Conditions, place: Path, environ: Mapping[str, str]) -> dic
         "CCACHE_DIR": str(place / "ccache"),
         "SCCACHE_RECACHE": "1",
     }
-    return commands.child_environment(kept, added)
+    return child_environment(kept, added)
 
 
 def common_folders(root: Path, environ: Mapping[str, str], *, compiled: bool) -> list[str]:
@@ -102,7 +103,7 @@ def _found_from_home(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _another_locale(root: Path, environ: Mapping[str, str]) -> str:
-    answer = commands.ask(("locale", "-a"), cwd=root, env=commands.child_environment(environ, {}))
+    answer = commands.ask(("locale", "-a"), cwd=root, env=child_environment(environ, {}))
     names = [] if answer is None or answer.returncode != 0 else answer.output.split()
     foreign = [name for name in names if not name.lower().startswith(_PLAIN) and "utf" in name.lower()]
     preferred = sorted(foreign, key=lambda name: (not name.lower().startswith(_FARTHEST), name))

@@ -16,6 +16,7 @@ from typing import IO, Any
 from scripts import commands
 from scripts.build_paths import BuildPaths
 from scripts.console import Console
+from scripts.environ import child_environment
 from scripts.layout import Layout
 from scripts.repro.difference import first_difference
 
@@ -48,7 +49,7 @@ def by_diffoscope(layout: Layout, one: Path, other: Path, console: Console) -> s
         finished = commands.run(
             [program, "--text", str(text), str(one), str(other)],
             cwd=layout.root,
-            env=commands.child_environment(os.environ, {}),
+            env=child_environment(os.environ, {}),
             log=log,
             limit_s=DIFFOSCOPE_LIMIT_S,
         )

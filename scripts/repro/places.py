@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scripts import commands
 from scripts.digests import source_files
+from scripts.environ import child_environment
 from scripts.errors import BuildError
 from scripts.layout import Layout
 from scripts.publish import PARTIAL_PREFIX, remove, sweep_partials
@@ -78,7 +79,7 @@ def share(layout: Layout, stack: Stack, place: Path) -> None:
         commands.check(
             ["cp", "--archive", "--reflink=auto", "--", str(source), str(target)],
             cwd=layout.root,
-            env=commands.child_environment(os.environ, {}),
+            env=child_environment(os.environ, {}),
             log=layout.logs / f"repro-{layout.stack}-share.log",
             error=BuildError,
             what=f"copying {layout.relative(source)}",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scripts import build as building
 from scripts import pins
+from scripts.build_inputs import read_inputs
 from scripts.digests import file_sha256
 from scripts.errors import BuildError, BuildPlaneError, DoctorError, PinError, UsageError
 from scripts.layout import Layout
@@ -30,7 +30,7 @@ def read(layout: Layout) -> Present:
     present = Present()
     try:
         present.stack = pins.load(layout.stack_file)
-        present.inputs = building.read_inputs(layout).digest
+        present.inputs = read_inputs(layout).digest
     except DoctorError as error:
         # To verify what another machine has built one needs no compilers.
         present.notes.append(f"not compared with what a build would start from here: {error.what}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts import commands
+from scripts.environ import child_environment
 from scripts.errors import BuildError, DoctorError
 from scripts.verify import portability
 from scripts.verify.allowances import Allowance
@@ -113,7 +114,7 @@ def _ask(name: str, arguments: Sequence[str], statuses: tuple[int, ...]) -> str:
             [str(program), *arguments],
             cwd=Path(scratch),
             # auditwheel unpacks what it looks at.
-            env=commands.child_environment(os.environ, {"NO_COLOR": "1", "TMPDIR": scratch}),
+            env=child_environment(os.environ, {"NO_COLOR": "1", "TMPDIR": scratch}),
             log=Path(scratch) / f"{name}.log",
             answer=answer,
             limit_s=commands.ASK_LIMIT_S,

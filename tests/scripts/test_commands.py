@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts import commands
+from scripts.environ import child_environment
 from scripts.errors import BuildError
 from scripts.layout import PROJECT_ROOT
 
@@ -45,7 +46,7 @@ def test_what_would_change_the_outcome_is_dropped_and_the_sites_settings_stay() 
         "PIP_CERT": "/cert",
         "HTTPS_PROXY": "http://proxy.example",
     }
-    assert commands.child_environment(environ, {"NEW": "1"}) == {
+    assert child_environment(environ, {"NEW": "1"}) == {
         "PATH": "/bin",
         "UV_CACHE_DIR": "/cache",
         "PIP_CERT": "/cert",

@@ -13,6 +13,7 @@ from sbom_schema import fault
 from synthetic import Project
 
 from scripts import build, pins, provenance, requirements_file
+from scripts.build_inputs import Inputs, read_inputs
 from scripts.console import Console
 from scripts.digests import file_sha256
 from scripts.errors import BuildError
@@ -26,8 +27,8 @@ from scripts.stackfile import Stack
 STACKS = sorted(path.parent.name for path in (PROJECT_ROOT / "stacks").glob("*/stack.toml"))
 
 
-def built(project: Project, console: Console) -> tuple[build.Inputs, Manifest]:
-    inputs = build.read_inputs(project.layout)
+def built(project: Project, console: Console) -> tuple[Inputs, Manifest]:
+    inputs = read_inputs(project.layout)
     return inputs, build.build(project.layout, inputs, console).whole()
 
 

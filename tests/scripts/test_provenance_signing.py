@@ -10,6 +10,7 @@ import pytest
 from synthetic import Project
 
 from scripts import build
+from scripts.build_inputs import read_inputs
 from scripts.console import Console
 from scripts.errors import BuildError, UsageError
 from scripts.layout import PROJECT_ROOT
@@ -119,7 +120,7 @@ def test_a_hook_that_fails_fails_the_build_and_leaves_no_signature(
 def test_a_build_whose_hook_fails_is_not_finished_and_the_next_one_is(
     project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, inputs = project.layout, build.read_inputs(project.layout)
+    layout, inputs = project.layout, read_inputs(project.layout)
     monkeypatch.setenv(signing.VARIABLE, "false {statement} {bundle}")
     with pytest.raises(BuildError, match=r"signing dist/mini/provenance\.json failed"):
         build.build(layout, inputs, console)
@@ -134,7 +135,7 @@ def test_a_build_whose_hook_fails_is_not_finished_and_the_next_one_is(
 def test_a_finished_build_is_signed_when_it_is_asked_for_and_stays_signed(
     project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, inputs = project.layout, build.read_inputs(project.layout)
+    layout, inputs = project.layout, read_inputs(project.layout)
     build.build(layout, inputs, console)
     before = {path.name: path.read_bytes() for path in layout.dist.iterdir()}
     assert "is unsigned" in console.stream.getvalue()
@@ -150,7 +151,7 @@ def test_a_finished_build_is_signed_when_it_is_asked_for_and_stays_signed(
 def test_a_hook_that_cannot_work_leaves_a_finished_build_alone(
     project: Project, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inputs = build.read_inputs(project.layout)
+    inputs = read_inputs(project.layout)
     build.build(project.layout, inputs, console)
     monkeypatch.setenv(signing.VARIABLE, "true")
     with pytest.raises(UsageError):

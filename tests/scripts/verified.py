@@ -13,6 +13,7 @@ import synthetic
 from synthetic import Project
 
 from scripts import build, install, wheels
+from scripts.build_inputs import read_inputs
 from scripts.console import Console
 from scripts.dialects import DIALECTS
 
@@ -78,7 +79,7 @@ def make(project: Project, console: Console) -> Project:
     """Build and install it."""
     with_machine_code(project)
     (project.layout.stack_dir / "verify.toml").write_text(ALLOWED)
-    inputs = build.read_inputs(project.layout)
+    inputs = read_inputs(project.layout)
     built = build.build(project.layout, inputs, console)
     install.install(project.layout, built.whole(), "cpu", console)
     return project

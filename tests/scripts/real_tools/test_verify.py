@@ -14,7 +14,7 @@ import machine_code
 import verified
 from synthetic import PYTHON, Project
 
-from scripts import build
+from scripts.build_inputs import read_inputs
 from scripts.console import Console
 from scripts.manifest import Manifest, SourceRevision
 from scripts.verify import inputs, programs, verify
@@ -203,7 +203,7 @@ def test_sources_that_were_changed_on_purpose_are_a_note(whole: Project) -> None
     source = SourceRevision(name="vllm", repository="https://example.invalid/vllm", revision="0" * 40, dirty=True)
     of_it = manifest.model_copy(update={"sources": [source], "inputs": "0" * 64})
     present = inputs.read(whole.layout)
-    assert present.inputs == build.read_inputs(whole.layout).digest
+    assert present.inputs == read_inputs(whole.layout).digest
     assert list(inputs.compare(whole.layout, present, of_it)) == []
     assert inputs.dirty(of_it) == ["vllm"]
     (finding,) = inputs.compare(whole.layout, present, manifest.model_copy(update={"inputs": "0" * 64}))
