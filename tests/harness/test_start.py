@@ -100,7 +100,7 @@ def test_with_json_a_machine_that_lacks_something_is_a_verdict_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def no_room(_caller: object) -> None:
-        raise DoctorError("no temporary folder", hint="set TMPDIR")
+        raise DoctorError("no temporary folder", found="a file is in its place", hint="set TMPDIR")
 
     monkeypatch.setattr(session, "make_scratch", no_room)
     assert main(["smoke", "--json", "--run-dir", str(tmp_path / "run")]) == 10
@@ -108,6 +108,8 @@ def test_with_json_a_machine_that_lacks_something_is_a_verdict_too(
     assert document["failure"] == {
         "kind": "doctor",
         "what": "no temporary folder",
+        "expected": None,
+        "found": "a file is in its place",
         "where": None,
         "hint": "set TMPDIR",
         "log": None,
