@@ -46,12 +46,13 @@ WARM = {**MADE, "tiny": "warm"}
 
 @dataclass(frozen=True)
 class Command:
-    """One process: argv, its complete environment, its working directory."""
+    """One process: argv, its complete environment, its working directory, its share of the cores (see nice(2))."""
 
     service: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
+    nice: int = 0
 
 
 def show(request: Request, *, train: bool) -> None:
@@ -120,7 +121,7 @@ def _commands(request: Request, context: ServiceContext, *, train: bool) -> list
         specs = _with_trainer(specs, context, request)
     own = TRAINER if train and request.trainer is not None else None
     return [
-        Command(spec.name, spec.argv, _shown(spec.env, request, of_caller=spec.name == own), str(spec.cwd))
+        Command(spec.name, spec.argv, _shown(spec.env, request, of_caller=spec.name == own), str(spec.cwd), spec.nice)
         for spec in specs
     ]
 
@@ -199,5 +200,6 @@ def _as_shell(build: list[str], commands: list[Command], *, own: bool) -> str:
         lines += ["", f"# {command.service}, in {command.cwd}{added}"]
         own_lines = command.env.items() if command not in ours else command.env.items() - shared.items()
         lines += [f"{name}={shlex.quote(value)} \\" for name, value in sorted(own_lines)]
-        lines.append(shlex.join(command.argv))
+        nice = ("nice", "-n", str(command.nice)) if command.nice else ()
+        lines.append(shlex.join([*nice, *command.argv]))
     return "\n".join(lines) + "\n"

@@ -29,6 +29,9 @@ CPU_KV_CACHE_GIB = 1
 MAX_LORA_RANK = 8
 """No less than what vLLM knows, and than the adapter of the payload has."""
 
+NICE_ON_CPU = 10
+"""The rest of the stack, the trainer and the harness need the same cores, and for less: see `priority`."""
+
 
 def spec(context: ServiceContext, index: int) -> ServiceSpec:
     """Raises ValueError while the folder of the model is not known."""
@@ -45,6 +48,7 @@ def spec(context: ServiceContext, index: int) -> ServiceSpec:
         probes=_probes(context, index),
         ports={port: config.ports[port] for port in (name, grpc_port(index))},
         stop_grace_s=config.deadlines.stop_grace_s,
+        nice=NICE_ON_CPU if context.manifest.platform == "cpu" else 0,
     )
 
 

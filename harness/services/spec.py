@@ -14,7 +14,7 @@ class ServiceSpec:
     """One service of the stack.
 
     `env` is the child's complete environment (nothing is inherited). `stop_grace_s` is the time in seconds from
-    SIGTERM to SIGKILL. `pass_fds` are inherited file descriptors.
+    SIGTERM to SIGKILL. `pass_fds` are inherited file descriptors. `nice` lowers its share of the cores, see `priority`.
     """
 
     name: str
@@ -26,3 +26,4 @@ class ServiceSpec:
     ports: Mapping[str, int] = field(default_factory=dict)
     stop_grace_s: float = 10.0
     pass_fds: tuple[int, ...] = ()
+    nice: int = 0
