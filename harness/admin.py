@@ -6,7 +6,7 @@ counts as its answer, is in `calling`. Shapes: vLLM 0.32 (development mode) and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.answers import (
@@ -16,11 +16,13 @@ from harness.answers import (
     CompletionAnswer,
     Contents,
     Generated,
+    GeneratedChoice,
     ModelList,
     Obeyed,
     Paused,
     RankContents,
     Succeeded,
+    TextPart,
     WeightVersion,
     WorkersUpdating,
     WorkerVersions,
@@ -35,6 +37,31 @@ ALREADY_OPEN = "already active"
 LOAD_ADAPTER, UNLOAD_ADAPTER = "update/load_lora", "update/unload_lora"
 """As discovery lists them for a worker whose sidecar takes adapters."""
 
+COMPLETIONS, GENERATE = "/v1/completions", "/inference/v1/generate"
+
+
+class Progress:
+    """Of an answer that is read as it comes: how many pieces of it there are."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def counted(self, events: Iterator[bytes]) -> list[bytes]:
+        """All of them, to be read when the last is there: that takes longer than a small model generates them."""
+        found: list[bytes] = []
+        for data in events:
+            found.append(data)
+            self.pieces += 1
+        return found
+
+
+@dataclass(frozen=True)
+class StreamedText:
+    """How many tokens a streamed answer had, and why it ended."""
+
+    tokens: int
+    finish_reason: str | None
+
 
 @dataclass(frozen=True)
 class EngineAdmin:
@@ -44,6 +71,13 @@ class EngineAdmin:
 
     def is_paused(self) -> bool:
         return self.http.get("/is_paused", Paused).is_paused
+
+    def hold(self) -> None:
+        """Let everything stand still where it is, with its cache: a later pause decides what becomes of it."""
+        self.http.order("/pause?mode=keep&clear_cache=false")
+
+    def resume(self) -> None:
+        self.http.order("/resume")
 
     def weight_version(self) -> str:
         """The label as served: "default" until a refit sets one. A label alone proves no weights."""
@@ -107,14 +141,27 @@ class EngineAdmin:
         body = {"model": model, "prompt": list(token_ids), "temperature": 0.0, "max_tokens": 1, "logprobs": 1}
         if not cached:
             body["prompt_logprobs"] = 0
-        return self.http.post("/v1/completions", body, CompletionAnswer)
+        return self.http.post(COMPLETIONS, body, CompletionAnswer)
 
     def generate(
         self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], *, timeout_s: float | None = None
     ) -> Generated:
         """Token ids in, token ids out. Hangs until `timeout_s` while the engine is paused."""
         body = {"model": model, "token_ids": list(token_ids), "sampling_params": dict(sampling)}
-        return self.http.post("/inference/v1/generate", body, Generated, timeout_s=timeout_s)
+        return self.http.post(GENERATE, body, Generated, timeout_s=timeout_s)
+
+    def generate_streamed(
+        self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], progress: Progress
+    ) -> GeneratedChoice:
+        """The same, read as it comes; without log-probabilities."""
+        body = {"model": model, "token_ids": list(token_ids), "sampling_params": dict(sampling), "stream": True}
+        events = progress.counted(self.http.events(GENERATE, body))
+        parts = [self.http.parse(GENERATE, Generated, data).choices[0] for data in events]
+        return GeneratedChoice(
+            token_ids=[token for part in parts for token in part.token_ids],
+            finish_reason=next((part.finish_reason for part in reversed(parts) if part.finish_reason), None),
+            weight_versions=next((part.weight_versions for part in reversed(parts) if part.weight_versions), None),
+        )
 
 
 @dataclass(frozen=True)
@@ -160,4 +207,18 @@ class FrontendClient:
             text=first.message.content or "",
             finish_reason=first.finish_reason,
             completion_tokens=answer.usage.completion_tokens,
+        )
+
+    def complete_streamed(
+        self, model: str, token_ids: Sequence[int], sampling: Mapping[str, object], progress: Progress
+    ) -> StreamedText:
+        """Text for a prompt of token ids, read as it comes."""
+        body = {"model": model, "prompt": list(token_ids), **sampling}
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        events = progress.counted(self.http.events(COMPLETIONS, body))
+        parts = [self.http.parse(COMPLETIONS, TextPart, data) for data in events]
+        endings = [choice.finish_reason for part in parts for choice in part.choices if choice.finish_reason]
+        return StreamedText(
+            tokens=max((part.usage.completion_tokens for part in parts if part.usage is not None), default=0),
+            finish_reason=endings[-1] if endings else None,
         )

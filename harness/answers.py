@@ -123,6 +123,22 @@ class CompletionAnswer(Served):
         return self.choices[0].logprobs.token_logprobs[0]
 
 
+class TextChoice(Served):
+    text: str = ""
+    finish_reason: str | None = None
+
+
+class TextUsage(Served):
+    completion_tokens: Tokens
+
+
+class TextPart(Served):
+    """One event of a streamed `/v1/completions`; the last one has the usage and no choice."""
+
+    choices: list[TextChoice] = Field(default_factory=list)
+    usage: TextUsage | None = None
+
+
 class ModelEntry(Served):
     id: str
 

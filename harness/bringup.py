@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.clock import Deadline
+from harness.crossing import Crossings
 from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.errors import NotReadyError
@@ -180,6 +181,22 @@ def observer_of(session: Session, stack: Stack) -> Observer:
         watch=stack.watch,
         credentials=stack.context.credentials,
         account=stack.context.refit.account,
+    )
+
+
+def crossings_of(session: Session, stack: Stack) -> Crossings:
+    """Long generations that are in flight at the refits after the last step."""
+    deadlines = session.config.deadlines
+    return Crossings(
+        topology=stack.topology,
+        frontend_url=stack.context.serving_url,
+        model=session.config.served_model_name,
+        max_model_len=session.config.max_model_len,
+        clock=session.clock,
+        request_s=deadlines.request_s,
+        stream_s=2 * deadlines.request_s + deadlines.refit_s,
+        watch=stack.watch,
+        credentials=stack.context.credentials,
     )
 
 

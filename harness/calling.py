@@ -7,6 +7,7 @@ than `MAX_BODY_BYTES` of an answer. A 200 that says of itself that it is an erro
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,11 +16,12 @@ from pydantic import BaseModel, ValidationError
 
 from harness.credentials import Credentials
 from harness.errors import SmokestackError
-from harness.fetching import fetch
+from harness.fetching import fetch, streamed
 from harness.plaintext import printable
 from harness.strictjson import decode
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
+EVENT, END_OF_EVENTS = b"data:", b"[DONE]"
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -64,28 +66,53 @@ class HttpClient:
                 limit_bytes=MAX_BODY_BYTES,
             )
         except httpx.TransportError as broken:
-            reason = f"{type(broken).__name__}: {printable(str(broken))}"
-            raise HttpStatusError(f"{method} {url} got no answer", status=None, found=reason, where=url) from broken
+            raise _no_answer(method, url, broken) from broken
         if answer.status != 200:
-            raise HttpStatusError(
-                f"{method} {url} failed",
-                status=answer.status,
-                found=f"HTTP {answer.status}: {self.credentials.shown(answer.body)}",
-                where=url,
-                hint=self.credentials.refusal(answer.status),
-            )
+            raise self._refused(method, url, answer.status, answer.body)
         if answer.truncated:
-            found = f"more than {MAX_BODY_BYTES} bytes"
-            raise HttpStatusError(f"{method} {url} sent too much", status=answer.status, found=found, where=url)
+            raise _too_much(method, url)
         return answer.body
 
+    def events(self, path: str, body: object) -> Iterator[bytes]:
+        """The data of each server-sent event that a POST is answered with, as it comes.
+
+        Raises HttpStatusError, and HttpBodyError for a stream that ends without saying that it does.
+        """
+        url = self.base_url + path
+        content = json.dumps(body, allow_nan=False).encode()
+        headers = {**self.credentials.request_headers(), "Content-Type": "application/json"}
+        try:
+            with streamed(url, method="POST", content=content, headers=headers, timeout_s=self.timeout_s) as answer:
+                status, chunks = answer
+                lines = _lines(chunks, url)
+                if status != 200:
+                    raise self._refused("POST", url, status, b" ".join(lines))
+                for data in (line.removeprefix(EVENT).strip() for line in lines if line.startswith(EVENT)):
+                    if data == END_OF_EVENTS:
+                        return
+                    yield data
+        except httpx.TransportError as broken:
+            raise _no_answer("POST", url, broken) from broken
+        raise HttpBodyError(f"{url} broke off", expected="events up to the last, [DONE]", found="an end", where=url)
+
     def get(self, path: str, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
-        return self._parse(path, answer, self.call("GET", path, timeout_s=timeout_s))
+        return self.parse(path, answer, self.call("GET", path, timeout_s=timeout_s))
 
     def post(self, path: str, body: object, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
-        return self._parse(path, answer, self.call("POST", path, body, timeout_s=timeout_s))
+        return self.parse(path, answer, self.call("POST", path, body, timeout_s=timeout_s))
 
-    def _parse(self, path: str, answer: type[Answer], content: bytes) -> Answer:
+    def order(self, path: str) -> None:
+        """A POST whose answer says nothing but that it was done. Raises HttpBodyError when it says the opposite."""
+        content = self.call("POST", path)
+        try:
+            document = decode(content)
+        except ValueError:
+            return  # an empty body, or a word
+        if says_error(document):
+            raise self._unexpected(path, content, "an answer that is no error")
+
+    def parse(self, path: str, answer: type[Answer], content: bytes) -> Answer:
+        """`content`, which `path` sent, as an `answer`; raises HttpBodyError when it cannot be one."""
         try:
             document = decode(content)
             if says_error(document):
@@ -98,10 +125,41 @@ class HttpClient:
         except (ValueError, RecursionError) as broken:
             raise self._unexpected(path, content, f"JSON ({printable(str(broken), 200)})") from broken
 
+    def _refused(self, method: str, url: str, status: int, body: bytes) -> HttpStatusError:
+        return HttpStatusError(
+            f"{method} {url} failed",
+            status=status,
+            found=f"HTTP {status}: {self.credentials.shown(body)}",
+            where=url,
+            hint=self.credentials.refusal(status),
+        )
+
     def _unexpected(self, path: str, content: bytes, expected: str) -> HttpBodyError:
         url = self.base_url + path
         found = self.credentials.shown(content)
         return HttpBodyError(f"{url} answered something unexpected", expected=expected, found=found, where=url)
+
+
+def _lines(chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+    """Whole lines out of pieces; raises HttpStatusError for more than `MAX_BODY_BYTES` of them."""
+    rest, size = b"", 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise _too_much("POST", url)
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from lines
+    yield rest
+
+
+def _too_much(method: str, url: str) -> HttpStatusError:
+    found = f"more than {MAX_BODY_BYTES} bytes"
+    return HttpStatusError(f"{method} {url} sent too much", status=200, found=found, where=url)
+
+
+def _no_answer(method: str, url: str, broken: httpx.TransportError) -> HttpStatusError:
+    reason = f"{type(broken).__name__}: {printable(str(broken))}"
+    return HttpStatusError(f"{method} {url} got no answer", status=None, found=reason, where=url)
 
 
 def says_error(document: object) -> bool:

@@ -40,6 +40,24 @@ def fetch(
     Raises `httpx.TransportError`, of which `httpx.ReadTimeout` means that the answer was not complete in time.
     """
     body = bytearray()
+    with streamed(url, method=method, content=content, headers=headers, timeout_s=timeout_s) as (status, chunks):
+        for chunk in chunks:
+            body += chunk
+            if len(body) > limit_bytes:
+                return HttpAnswer(status, bytes(body[:limit_bytes]), truncated=True)
+        return HttpAnswer(status, bytes(body))
+
+
+@contextmanager
+def streamed(
+    url: str,
+    *,
+    method: str = "GET",
+    content: bytes | Iterator[bytes] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float,
+) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """The same with the body piece by piece, as it comes: whoever reads it bounds its size."""
     # A bare TLS context costs nothing to make; the default one loads every CA of the system at each poll.
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with (
@@ -53,12 +71,7 @@ def fetch(
             extensions={"trace": limit.trace},
         ) as response,
     ):
-        for chunk in response.iter_raw():
-            body += chunk
-            if len(body) > limit_bytes:
-                return HttpAnswer(response.status_code, bytes(body[:limit_bytes]), truncated=True)
-            limit.require_time_left()
-        return HttpAnswer(response.status_code, bytes(body))
+        yield response.status_code, limit.during(response.iter_raw())
 
 
 @dataclass
@@ -87,6 +100,11 @@ class _TimeLimit:
     def require_time_left(self) -> None:
         if self.expired:
             raise self.late()
+
+    def during(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+            self.require_time_left()
 
     def late(self) -> httpx.ReadTimeout:
         return httpx.ReadTimeout(f"the answer was not complete after {self.seconds:g} s")

@@ -1,9 +1,9 @@
 """Follows the trainer: the payload's process, over its channel.
 
 The order of events is a contract (`ready`, plan, `transfer.initialised`, then per version: `step` (not for version 0),
-`refit`, `weights`, `probe`, our observation, `continue`; at last `perturbation` twice, each with an observation and
-`continue`). Anything else ends the run: a trainer that is not understood is not trusted. No verdict is read from the
-trainer's log.
+`refit`, `weights`, `probe`, our observation, `continue`; at last `perturbation` three times, each with an observation
+and `continue`, which says how the next one is to pause the engines). Anything else ends the run: a trainer that is not
+understood is not trusted. No verdict is read from the trainer's log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.channel import Event, TrainerChannel, as_error
 from harness.clock import Clock
 from harness.config import Deadlines
 from harness.errors import TrainingError
-from harness.events import Stage
+from harness.events import PauseMode, Stage
 from harness.vigil import Vigil
 
 BACKSTOP_RATIO = 1.25
@@ -53,8 +53,9 @@ class Follower:
     """Drives one training run over a channel.
 
     `watch` raises when any process of the run has died; `emit` records each event; `observe(version)` asks the stack
-    itself while the trainer waits, and `observe_stage` after each refit of the perturbation. `observe_adapter` is there
-    where the trainer was asked for an adapter.
+    itself while the trainer waits, and `observe_stage` after each refit of the perturbation. Around each of these,
+    `before_stage` readies the stack and says how its engines are to be paused, and `after_stage` follows at once.
+    `observe_adapter` is there where the trainer was asked for an adapter.
     """
 
     channel: TrainerChannel
@@ -65,6 +66,8 @@ class Follower:
     emit: Callable[[Event], None]
     observe: Callable[[int], object]
     observe_stage: Callable[[Stage], None]
+    before_stage: Callable[[Stage], PauseMode]
+    after_stage: Callable[[Stage], None]
     observe_adapter: Callable[[Event], None] | None = None
 
     def await_ready(self) -> Event:
@@ -84,19 +87,24 @@ class Follower:
             self._expect("weights", self.deadlines.step_s, field="version", value=version)
             self._expect("probe", self.deadlines.step_s, field="version", value=version)
             self.observe(version)
-            self._send({"command": "continue", "version": version})
-        self._rehearse()
+            told = {"command": "continue", "version": version}
+            if version < steps:
+                self._send(told)
+        self._rehearse(told)
         if self.observe_adapter is not None:
             self.observe_adapter(self._expect("adapter", self.deadlines.step_s))
             self._send({"command": "continue", "adapter": True})
         self._expect("trainer.done", self.deadlines.request_s)
 
-    def _rehearse(self) -> None:
-        """The perturbation after the last step: a refit to changed weights, and one back."""
+    def _rehearse(self, told: Event) -> None:
+        """The refits after the last step: to the same weights, to changed ones, and back. `told` sets them off."""
         for stage in get_args(Stage):
+            self._send({**told, "pause": self.before_stage(stage)})
             self._expect("perturbation", self.deadlines.refit_s, field="stage", value=stage)
+            self.after_stage(stage)
             self.observe_stage(stage)
-            self._send({"command": "continue", "stage": stage})
+            told = {"command": "continue", "stage": stage}
+        self._send(told)
 
     def _send(self, command: Event) -> None:
         """Its name alone is told of a command that is not taken: a plan carries an API key."""

@@ -51,14 +51,20 @@ class Vigil:
 
         A process that has ended explains a failed call better than the call itself, so that `watch` comes first.
         """
-        work: Future[Answer] = Future()
-        # A daemon: the interpreter joins all others at its end, and this one may hang in a socket.
-        threading.Thread(target=_work, args=(work, ask), name="vigil", daemon=True).start()
+        work = in_background(ask)
         if not self.until(work.done, seconds):
             raise late
         if work.exception() is not None:
             self.until(lambda: False, AFTERMATH_S)
         return work.result()
+
+
+def in_background(ask: Callable[[], Answer]) -> Future[Answer]:
+    """Start `ask` in a thread of its own, which may be abandoned; what it returns or raises is in the future."""
+    work: Future[Answer] = Future()
+    # A daemon: the interpreter joins all others at its end, and this one may hang in a socket.
+    threading.Thread(target=_work, args=(work, ask), name="vigil", daemon=True).start()
+    return work
 
 
 def _work(work: Future[Answer], ask: Callable[[], Answer]) -> None:

@@ -25,6 +25,7 @@ CHECKS = [
     "policy.mismatch",
     "policy.cache-reset",
     "policy.versions-spans",
+    "policy.generations-in-flight",
     "generation.after-update",
     "engine.not-paused",
     "stack.same-processes",
@@ -136,6 +137,23 @@ def test_no_refit_left_anything_in_the_prefix_cache(default_run: Outcome) -> Non
         for engine in event["engines"]:
             assert engine["cache"]["first"]["cached_tokens"] == 0, event["version"]
             assert engine["cache"]["again"]["cached_tokens"] >= 256, event["version"]
+
+
+def test_generations_were_in_flight_in_each_way_to_pause(default_run: Outcome) -> None:
+    """What an engine had not begun when it was paused is of the next version, and whole."""
+    before = {"repeated": "4", "perturbed": "4-repeated", "restored": "4-perturbed"}
+    after = {"repeated": "4-repeated", "perturbed": "4-perturbed", "restored": "4"}
+    for stage, pause in (("repeated", "abort"), ("perturbed", "wait"), ("restored", "keep")):
+        told = default_run.only("crossing", stage=stage)
+        engine = [one for one in told["generations"] if one["via"] == "engine"]
+        assert (told["pause"], len(engine), len(told["generations"])) == (pause, 4, 6)
+        begun = [one for one in engine if one["spans"] and one["spans"][0]["version"] == before[stage]]
+        versions = {tuple(part["version"] for part in one["spans"]) for one in begun}
+        assert begun, told
+        assert versions == {(before[stage], after[stage]) if pause == "keep" else (before[stage],)}, told
+        for one in begun:
+            assert one["finish_reason"] == ("abort" if pause == "abort" else "length"), one
+            assert (one["tokens"] == one["asked"]) == (pause != "abort"), one
 
 
 def test_the_evidence_is_complete(default_run: Outcome) -> None:

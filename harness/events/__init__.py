@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.events.base import BaseEvent, Source, TrainerEvent
 from harness.events.command import CommandEnded, EngineLabels, LabelsSeen, Surveyed
+from harness.events.crossing import PAUSES, Crossing, InFlight, PauseMode
 from harness.events.observation import (
     BEFORE_TRANSFER,
     AdapterObservation,
@@ -78,6 +79,7 @@ from harness.events.trainer import (
 
 __all__ = [
     "BEFORE_TRANSFER",
+    "PAUSES",
     "TRAINER_KINDS",
     "Adapter",
     "AdapterObservation",
@@ -88,6 +90,7 @@ __all__ = [
     "CacheAnswer",
     "CacheProbe",
     "CommandEnded",
+    "Crossing",
     "Cut",
     "Destroyed",
     "EngineLabels",
@@ -101,12 +104,14 @@ __all__ = [
     "GpuProcess",
     "GpuUse",
     "HeldParameter",
+    "InFlight",
     "LabelsSeen",
     "Listening",
     "ListeningSocket",
     "Mismatch",
     "Note",
     "Observed",
+    "PauseMode",
     "Perturbation",
     "PerturbationObserved",
     "Phase",
@@ -169,6 +174,7 @@ Event = (
     | Destroyed
     | PerturbationObserved
     | AdapterObserved
+    | Crossing
     | LabelsSeen
     | Surveyed
     | CommandEnded

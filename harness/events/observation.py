@@ -8,8 +8,8 @@ from pydantic import Field
 
 from harness.events.base import Count, Data, Flag, ObserverEvent, Whole
 
-Stage = Literal["perturbed", "restored"]
-"""Of the perturbation after the last step: the weights are visibly changed, then those of the last version again."""
+Stage = Literal["repeated", "perturbed", "restored"]
+"""Refits after the last step: the same weights under another label, visibly changed ones, then the last version's."""
 
 BEFORE_TRANSFER = -1
 """The `version` of the observation made before transfer 0."""

@@ -6,7 +6,6 @@ How digests are compared, and which count as evidence, is in `holdings`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
 from harness import events
 from harness.evidence.check import TOLERANCE, Expectation, Findings, counted, span
@@ -15,7 +14,7 @@ from harness.evidence.holdings import Comparison, held_by_ranks, is_evidence, of
 from harness.evidence.policy import all_observed, observed_by_version
 from harness.evidence.timeline import Timeline
 
-STAGES: tuple[events.Stage, ...] = get_args(events.Stage)
+STAGES: tuple[events.Stage, ...] = ("perturbed", "restored")
 
 
 def weights_destroyed(run: Timeline, want: Expectation) -> Findings:

@@ -40,9 +40,9 @@ def versions_advance(run: Timeline, want: Expectation) -> Findings:
 
 
 def _judge_perturbation_labels(run: Timeline, want: Expectation, findings: Findings) -> None:
-    """The perturbation's refits set labels like any other: one of its own, and then the last version's again."""
+    """The refits after the last step set labels like any other: two of their own, then the last version's again."""
     last = want.versions[-1]
-    wanted = {"perturbed": f"{last}-perturbed", "restored": str(last)}
+    wanted = {"repeated": f"{last}-repeated", "perturbed": f"{last}-perturbed", "restored": str(last)}
     for item in run.of(events.PerturbationObserved):
         for engine in all_observed(item.engines, f"with the {item.stage} weights", want, findings):
             for who, label in told_labels(engine, want):

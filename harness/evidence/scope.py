@@ -35,6 +35,7 @@ UNTOLD: Mapping[str, str] = {
     "policy.mismatch": "a command does not tell the log-probabilities that it computes",
     "policy.cache-reset": "a command does not wait after each update while the cache is looked at",
     "policy.versions-spans": "a command does not tell from which versions it samples",
+    "policy.generations-in-flight": "a command is not asked to pause in another way than its own",
     "policy.weights-covered": "a command does not announce its tensors",
     "policy.weights-destroyed": "a command may sample before its first update, so that nothing was destroyed",
     "policy.weights-digests": "a command does not tell digests of its weights",
@@ -62,7 +63,8 @@ ABSENT: Mapping[str, str] = {"discovery.topology": "the engine alone is in no di
 
 
 UNNAMED: Mapping[str, str] = {
-    "policy.versions-spans": "only the workers of such an engine name a version, its outputs do not"
+    "policy.versions-spans": "only the workers of such an engine name a version, its outputs do not",
+    "policy.generations-in-flight": "the outputs of such an engine name no version that they could be held to",
 }
 """Why a check says nothing about an engine without routes for weights."""
 

@@ -114,6 +114,13 @@ def _(event: events.AdapterObserved) -> str:
 
 
 @narrate.register
+def _(event: events.Crossing) -> str:
+    cut = sum(one.tokens < one.asked for one in event.generations)
+    split = sum(len(one.spans or ()) > 1 for one in event.generations)
+    return f"paused by {event.pause}: {counted(len(event.generations), 'generation')}, {cut} cut short, {split} split"
+
+
+@narrate.register
 def _(event: events.Observed) -> str | None:
     if event.version == events.BEFORE_TRANSFER:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.spinner import Spinner
@@ -10,6 +10,11 @@ from rich.text import Text
 
 from harness import events
 
+_AFTER_STAGE: Mapping[events.Stage, str] = {
+    "repeated": "a refit to perturbed weights",
+    "perturbed": "a refit back",
+    "restored": "a last generation",
+}
 FOLLOWING = {"install": "ready", "ready": "train", "train": "teardown"}
 
 
@@ -53,7 +58,7 @@ class Progress:
             case events.Perturbation():
                 self._doing = f"observing the {event.stage} weights"
             case events.PerturbationObserved():
-                self._doing = "a refit back" if event.stage == "perturbed" else "a last generation"
+                self._doing = _AFTER_STAGE[event.stage]
             case events.Step():
                 self._doing = f"refit {event.step}"
 
@@ -69,7 +74,7 @@ class Progress:
         if version == events.BEFORE_TRANSFER:
             return "destroying the weights"
         if version == self._steps:
-            return "a refit to perturbed weights"
+            return "a refit to the same weights"
         return f"step {version + 1} of {self._steps}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

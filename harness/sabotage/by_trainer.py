@@ -21,10 +21,11 @@ WHILE_TRAINING: tuple[Sabotage, ...] = (
         "weights-without-label",
         "the last refit moves the weights and sets no version",
         "trainer",
-        ("policy.versions-advance", "policy.versions-spans"),
+        ("policy.versions-advance", "policy.versions-spans", "policy.generations-in-flight"),
         {
             "policy.versions-advance": ("version 2: engine label '1'", "sidecar label '1'"),
             "policy.versions-spans": ("version 2 output 0 says 1[",),
+            "policy.generations-in-flight": ("was begun under 2",),
         },
     ),
     Sabotage(
@@ -121,6 +122,13 @@ WHILE_TRAINING: tuple[Sabotage, ...] = (
         ("the trainer says sampled from version 0, outputs right before it name 1",),
     ),
     Sabotage(
+        "drained-generations",
+        "the refit that is to keep what runs lets it finish first",
+        "trainer",
+        ("policy.generations-in-flight",),
+        ("engine output 0 went on under 2-perturbed, although it was held",),
+    ),
+    Sabotage(
         "stale-prefix-cache",
         "the last refit leaves the prefix cache as it is",
         "trainer",
@@ -131,9 +139,10 @@ WHILE_TRAINING: tuple[Sabotage, ...] = (
         "left-paused",
         "after the run's last refit the engines are not resumed",
         "trainer",
-        ("policy.weights-restored", "generation.after-update", "engine.not-paused"),
+        ("policy.weights-restored", "policy.generations-in-flight", "generation.after-update", "engine.not-paused"),
         {
             "policy.weights-restored": ("no probes of ",),
+            "policy.generations-in-flight": ("restored weights, paused by keep: ", "no end within "),
             "generation.after-update": ("HTTP 0: ",),
             "engine.not-paused": ("is paused",),
         },

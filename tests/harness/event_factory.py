@@ -134,11 +134,16 @@ def _up(config: RunConfig) -> list[events.Event]:
 
 
 def _perturbation(config: RunConfig) -> list[events.Event]:
-    last, perturbed = str(config.steps), f"{config.steps}-perturbed"
+    last, repeated, perturbed = str(config.steps), f"{config.steps}-repeated", f"{config.steps}-perturbed"
     return [
+        events.Perturbation(stage="repeated", label=repeated, seconds=0.1, parameters=digests(last, config)),
+        crossing("repeated", last, repeated, config),
+        events.PerturbationObserved(stage="repeated", engines=engines(repeated, config.steps, config, key=last)),
         events.Perturbation(stage="perturbed", label=perturbed, seconds=0.1, parameters=digests(perturbed, config)),
+        crossing("perturbed", repeated, perturbed, config),
         events.PerturbationObserved(stage="perturbed", engines=engines(perturbed, 9, config)),
         events.Perturbation(stage="restored", label=last, seconds=0.1, parameters=digests(last, config)),
+        crossing("restored", perturbed, last, config),
         events.PerturbationObserved(stage="restored", engines=engines(last, config.steps, config)),
     ]
 
@@ -313,6 +318,40 @@ def cache_probe() -> events.CacheProbe:
     fresh = events.CacheAnswer(cached_tokens=0, logprob=-0.25)
     return events.CacheProbe(
         prompt_tokens=300, first=fresh, again=events.CacheAnswer(cached_tokens=256, logprob=-0.25), reference=fresh
+    )
+
+
+def crossing(stage: events.Stage, before: str, after: str, config: RunConfig) -> events.Crossing:
+    """Generations in flight at one refit, two at each engine and one through the frontend."""
+    pause, asked = events.PAUSES[stage], 64
+    tokens = 40 if pause == "abort" else asked
+    begun = 40 if pause == "keep" else tokens
+    spans = [events.Span(version=before, start=0, end=begun)]
+    if begun < tokens:
+        spans.append(events.Span(version=after, start=begun, end=tokens))
+    one = events.InFlight(
+        via="engine",
+        url=admin_url(0),
+        seen=3,
+        asked=asked,
+        tokens=tokens,
+        status=200,
+        error="",
+        finish_reason="abort" if pause == "abort" else "length",
+        spans=tuple(spans),
+        ended_s=0.9 if pause == "keep" else 0.5,
+    )
+    at_frontend = {"via": "frontend", "url": "http://127.0.0.1:8000", "spans": None}
+    # Dynamo's frontend calls an aborted answer "stop".
+    frontend = one.model_copy(update=at_frontend | ({"finish_reason": "stop"} if pause == "abort" else {}))
+    at_engines = [one.model_copy(update={"url": admin_url(index)}) for index in range(config.engines) for _ in range(2)]
+    return events.Crossing(
+        stage=stage,
+        pause=pause,
+        holds=1,
+        held_s=0.01,
+        refitted_s=0.55,
+        generations=(*at_engines, frontend),
     )
 
 

@@ -212,6 +212,22 @@ def spans(*parts: tuple[str, int, int]) -> list[Fields]:
     return [{"version": version, "start": start, "end": end} for version, start, end in parts]
 
 
+def mixed(first: str, second: str) -> list[Fields]:
+    """Of an output of 64 tokens, under two labels."""
+    return spans((first, 0, 40), (second, 40, 64))
+
+
+def put_in_flight(stage: str, place: int | slice, **values: Any) -> Edit:
+    """An edit of the generations around one refit: 0 and 1 are the first engine's, -1 is the frontend's."""
+
+    def change(run: list[Fields]) -> None:
+        generations = the(run, "crossing", stage=stage)["generations"]
+        for one in generations[place] if isinstance(place, slice) else [generations[place]]:
+            one.update(values)
+
+    return change
+
+
 def put_parameter(event: tuple[str, dict[str, Any]], name: str, **values: Any) -> Edit:
     """An edit that overwrites fields of one parameter that an engine told of."""
 
@@ -298,6 +314,7 @@ LAST = 4
 AT_START: tuple[str, dict[str, Any]] = ("observed", {"version": -1})
 AT_2: tuple[str, dict[str, Any]] = ("observed", {"version": 2})
 DESTROYED: tuple[str, dict[str, Any]] = ("destroyed", {})
+REPEATED: tuple[str, dict[str, Any]] = ("perturbation.observed", {"stage": "repeated"})
 PERTURBED: tuple[str, dict[str, Any]] = ("perturbation.observed", {"stage": "perturbed"})
 RESTORED: tuple[str, dict[str, Any]] = ("perturbation.observed", {"stage": "restored"})
 OTHER = "0" * 64

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from harness import calling
-from harness.admin import EngineAdmin, FrontendClient, SidecarControl
+from harness.admin import EngineAdmin, FrontendClient, Progress, SidecarControl
+from harness.answers import GeneratedChoice
 from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
@@ -138,6 +140,63 @@ class TestAnswers:
     def test_nan_is_not_sent(self, httpserver: HTTPServer) -> None:
         with pytest.raises(ValueError, match="JSON"):
             EngineAdmin(client(httpserver)).generate("tiny", [1], {"temperature": float("nan")})
+
+
+class TestStreams:
+    """Answers that are read as they come, within the same bounds as all others."""
+
+    TOKENS = b'data: {"choices": [{"token_ids": [5, 6]}]}\n\ndata:{"choices": [{"token_ids": [7]}]}\n\n: note\n\n'
+    DONE = b"data: [DONE]\n\n"
+
+    def generated(self, server: HTTPServer, body: bytes, status: int = 200) -> tuple[GeneratedChoice, Progress]:
+        server.expect_request("/inference/v1/generate").respond_with_data(body, status=status)
+        progress = Progress()
+        return EngineAdmin(client(server)).generate_streamed("tiny", [1], {}, progress), progress
+
+    def test_tokens_are_counted_as_they_come_and_kept_together(self, httpserver: HTTPServer) -> None:
+        span = {"version": "3", "start": 0, "end": 3}
+        last = {"choices": [{"token_ids": [], "finish_reason": "length", "weight_versions": [span]}]}
+        body = self.TOKENS + b"data: " + json.dumps(last).encode() + b"\n\n" + self.DONE + b"data: ignored\n\n"
+        choice, progress = self.generated(httpserver, body)
+        assert (choice.token_ids, choice.finish_reason, progress.pieces) == ([5, 6, 7], "length", 3)
+        assert [part.model_dump() for part in choice.weight_versions or []] == [span]
+
+    def test_a_frontends_pieces_of_text_and_its_count_of_tokens(self, httpserver: HTTPServer) -> None:
+        parts: list[Any] = [
+            {"choices": [{"text": "a", "finish_reason": None}]},
+            {"choices": [{"text": "", "finish_reason": "stop"}], "usage": None},
+            {"choices": [], "usage": {"completion_tokens": 9}},
+        ]
+        body = b"".join(b"data: " + json.dumps(part).encode() + b"\n\n" for part in parts) + self.DONE
+        httpserver.expect_request("/v1/completions").respond_with_data(body)
+        progress = Progress()
+        answer = FrontendClient(client(httpserver)).complete_streamed("tiny", [1], {}, progress)
+        assert (answer.tokens, answer.finish_reason, progress.pieces) == (9, "stop", 3)
+
+    def test_a_refusal_has_the_servers_words(self, httpserver: HTTPServer) -> None:
+        with pytest.raises(HttpStatusError) as caught:
+            self.generated(httpserver, b"request was\ncancelled", status=499)
+        assert (caught.value.status, caught.value.found) == (499, "HTTP 499: request was cancelled")
+
+    def test_a_stream_that_breaks_off_is_no_answer(self, httpserver: HTTPServer) -> None:
+        with pytest.raises(HttpBodyError, match="broke off"):
+            self.generated(httpserver, self.TOKENS)
+
+    def test_an_event_that_is_no_answer_is_shown(self, httpserver: HTTPServer) -> None:
+        with pytest.raises(HttpBodyError) as caught:
+            self.generated(httpserver, b"data: oops\n\n" + self.DONE)
+        assert caught.value.found == "oops"
+
+    def test_a_stream_without_end_is_refused(self, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(calling, "MAX_BODY_BYTES", 1000)
+        with pytest.raises(HttpStatusError, match="too much"):
+            self.generated(httpserver, b"x" * 5000)
+
+    def test_a_server_that_is_not_there_has_no_status(self) -> None:
+        engine = EngineAdmin(HttpClient("http://127.0.0.1:1", credentials=NO_CREDENTIALS))
+        with pytest.raises(HttpStatusError, match="no answer") as caught:
+            engine.generate_streamed("tiny", [1], {}, Progress())
+        assert caught.value.status is None
 
 
 def test_what_came_from_the_cache_is_0_where_the_engine_counts_none(httpserver: HTTPServer) -> None:

@@ -212,7 +212,7 @@ def test_the_live_line_says_what_the_run_is_doing() -> None:
     for words in (
         "train  0 s  refit 0",
         "train  0 s  step 1 of 4",
-        "train  0 s  a refit to perturbed weights",
+        "train  0 s  a refit to the same weights",
         "train  0 s  a last generation",
         "teardown  0 s",
     ):
@@ -230,6 +230,8 @@ def test_the_live_line_tells_the_refits_of_the_perturbation_apart() -> None:
             RichConsole(file=view, width=80).print(progress)
             said.append(view.getvalue().split("  ")[-1].strip())
     assert said == [
+        "observing the repeated weights",
+        "a refit to perturbed weights",
         "observing the perturbed weights",
         "a refit back",
         "observing the restored weights",

@@ -32,9 +32,11 @@ from tests.harness.evidence_edits import (
     on_the_second_engine,
     put,
     put_engine,
+    put_in_flight,
     put_parameter,
     put_probe,
     red,
+    spans,
 )
 
 
@@ -70,7 +72,7 @@ def test_an_unreadable_event_speaks_against_the_checks_that_rely_on_it(kind: str
         "processes",
         "listening",
     }
-    relied_on |= {"trainer.ready", "destroyed", "weights", "perturbation", "perturbation.observed"}
+    relied_on |= {"crossing", "trainer.ready", "destroyed", "weights", "perturbation", "perturbation.observed"}
     checks = judged(edited(SOUND, spoil))
     if kind in relied_on | {"teardown"}:
         assert any(f"({kind}) is unreadable: surprise" in checks[check_id].found for check_id in red(checks))
@@ -130,6 +132,7 @@ def test_what_a_failed_run_did_not_reach_is_not_judged() -> None:
         "policy.mismatch": "pass",
         "policy.cache-reset": "skip",
         "policy.versions-spans": "skip",
+        "policy.generations-in-flight": "skip",
         "generation.after-update": "skip",
         "engine.not-paused": "skip",
         "stack.same-processes": "skip",
@@ -159,6 +162,57 @@ def test_a_long_list_of_faults_is_counted_after_the_first_few() -> None:
     check = judged(edited(SOUND, put("pins", {}, expected=many, found={})))["stack.pins-installed"]
     assert check.found.count("is not installed") == 3
     assert check.found.endswith("; and 7 more")
+
+
+def test_a_restoration_that_the_trainer_did_not_tell_of_proves_neither_content_nor_labels() -> None:
+    checks = judged(without(SOUND, "perturbation", stage="restored"))
+    assert red(checks) == {"policy.weights-restored", "policy.generations-in-flight"}
+
+
+def test_what_was_in_flight_is_counted_for_each_way_to_pause() -> None:
+    check = judged(SOUND)["policy.generations-in-flight"]
+    assert (
+        check.found
+        == "3 of 3 generations ended by abort; 3 of 3 generations finished by wait; 3 of 3 generations kept by keep"
+    )
+    one = edited(SOUND, put_in_flight("restored", 0, spans=spans(("4-perturbed", 0, 64))))
+    assert judged(one)["policy.generations-in-flight"].found.endswith("2 of 3 generations kept by keep")
+
+
+def test_one_begun_after_the_refit_is_whole_and_was_not_in_flight() -> None:
+    """A request that came after the pause, and was held until the end of the refit."""
+    late = edited(
+        SOUND,
+        put_in_flight("repeated", 0, seen=0, tokens=64, finish_reason="length", spans=spans(("4-repeated", 0, 64))),
+    )
+    check = judged(late)["policy.generations-in-flight"]
+    assert check.status == "pass"
+    assert check.found.startswith("2 of 3 generations ended by abort; ")
+
+
+def test_an_abort_that_ends_nothing_is_named() -> None:
+    whole = {"tokens": 64, "finish_reason": "length", "ended_s": 0.9}
+    run = edited(SOUND, put_in_flight("repeated", 0, **whole, spans=spans(("4", 0, 64))))
+    run = edited(run, put_in_flight("repeated", -1, **whole))
+    assert judged(run)["policy.generations-in-flight"].found == (
+        "repeated weights, paused by abort: engine output 0 was not aborted: length, 64 of 64 tokens;"
+        " repeated weights, paused by abort: frontend output 2 was not aborted: length, 64 of 64 tokens"
+    )
+
+
+def test_what_was_held_and_went_on_before_the_refit_was_done_is_named() -> None:
+    run = edited(SOUND, put_in_flight("restored", 0, ended_s=0.3, spans=spans(("4-perturbed", 0, 64))))
+    assert judged(run)["policy.generations-in-flight"].found == (
+        "restored weights, paused by keep: engine output 0 went on under 4-perturbed, although it was held"
+    )
+
+
+def test_nothing_in_flight_is_said_of_each_engine_and_the_frontend() -> None:
+    none = edited(SOUND, put("crossing", {"stage": "perturbed"}, generations=[]))
+    assert judged(none)["policy.generations-in-flight"].found == (
+        "no evidence: perturbed weights, paused by wait: nothing was in flight at 1 of the engines;"
+        " perturbed weights, paused by wait: nothing was in flight through the frontend"
+    )
 
 
 def test_an_event_in_anothers_name_is_no_evidence() -> None:

@@ -300,7 +300,7 @@ def test_records_with_anything_in_them_are_refused_or_a_sound_topology(
 @given(st.sampled_from(MODELS), BODIES)
 def test_any_body_is_an_answer_or_an_error_of_the_run(model: type[BaseModel], body: bytes) -> None:
     try:
-        found = HttpClient("http://h", credentials=GIVEN)._parse("/x", model, body)
+        found = HttpClient("http://h", credentials=GIVEN).parse("/x", model, body)
     except SmokestackError as error:
         assert str(error.found).isprintable()
         assert str(error.expected).isprintable()

@@ -7,16 +7,18 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from harness.channel import TrainerChannel
 from harness.config import Deadlines
 from harness.errors import RefitError, ServiceDiedError, TrainingError
+from harness.events import PAUSES, PauseMode, Stage
 from harness.training import Follower, Plan
 from tests.harness.waiting import until
 
+STAGES: tuple[Stage, ...] = get_args(Stage)
 PLAN = Plan(
     frontend_url="http://127.0.0.1:1",
     served_model_name="tiny",
@@ -54,6 +56,7 @@ class Scripted:
     channel: TrainerChannel = field(default_factory=TrainerChannel)
     emitted: list[str] = field(default_factory=list)
     observed: list[int | str] = field(default_factory=list)
+    crossed: list[str] = field(default_factory=list)
     dead: bool = False
     clock: SteppingClock = field(default_factory=SteppingClock)
 
@@ -104,7 +107,13 @@ class Scripted:
             emit=lambda event: self.emitted.append(event["kind"]),
             observe=self.observed.append,
             observe_stage=self.observed.append,
+            before_stage=self.ready_for,
+            after_stage=self.crossed.append,
         )
+
+    def ready_for(self, stage: Stage) -> PauseMode:
+        self.crossed.append(f"before {stage}")
+        return PAUSES[stage]
 
     def watch(self) -> None:
         if self.dead:
@@ -135,16 +144,25 @@ def perturbation(stage: str) -> dict[str, Any]:
 
 def test_every_version_is_observed_and_continued(trainer: Scripted) -> None:
     trainer.say({"kind": "transfer.initialised"}, *version_events(0), *version_events(1), *version_events(2))
-    trainer.say(perturbation("perturbed"), perturbation("restored"), {"kind": "trainer.done"})
+    trainer.say(*map(perturbation, STAGES), {"kind": "trainer.done"})
     trainer.follower().train(PLAN, steps=2)
-    assert trainer.observed == [0, 1, 2, "perturbed", "restored"]
+    assert trainer.observed == [0, 1, 2, *STAGES]
     commands = trainer.heard()
-    assert [command["command"] for command in commands] == ["plan", *["continue"] * 5]
+    assert [command["command"] for command in commands] == ["plan", *["continue"] * 6]
     assert [command.get("version", command.get("stage")) for command in commands[1:]] == trainer.observed
 
 
+def test_what_sets_off_a_refit_of_the_perturbation_says_how_it_pauses(trainer: Scripted) -> None:
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), *version_events(1))
+    trainer.say(*map(perturbation, STAGES), {"kind": "trainer.done"})
+    trainer.follower().train(PLAN, steps=1)
+    assert [command.get("pause") for command in trainer.heard()] == [None, None, "abort", "wait", "keep", None]
+    assert trainer.crossed == [turn for stage in STAGES for turn in (f"before {stage}", stage)]
+
+
 def test_a_run_does_not_end_before_the_last_version_is_restored(trainer: Scripted) -> None:
-    trainer.say({"kind": "transfer.initialised"}, *version_events(0), perturbation("restored"))
+    trainer.say({"kind": "transfer.initialised"}, *version_events(0), perturbation("repeated"))
+    trainer.say(perturbation("restored"))
     with pytest.raises(TrainingError, match="out of order") as caught:
         trainer.follower().train(PLAN, steps=0)
     assert caught.value.expected == "perturbation with stage perturbed"
@@ -293,7 +311,7 @@ def test_a_command_that_the_pipe_takes_in_parts_arrives_whole(trainer: Scripted)
 
 def test_an_adapter_is_waited_for_only_where_one_was_asked_for(trainer: Scripted) -> None:
     told = {"kind": "adapter", "name": "a", "path": "/nowhere"}
-    ending = [{"kind": "perturbation", "stage": stage} for stage in ("perturbed", "restored")]
+    ending = map(perturbation, STAGES)
     trainer.say({"kind": "transfer.initialised"}, *version_events(0), *ending, told, {"kind": "trainer.done"})
     seen: list[dict[str, Any]] = []
     replace(trainer.follower(), observe_adapter=seen.append).train(PLAN, 0)
@@ -302,7 +320,7 @@ def test_an_adapter_is_waited_for_only_where_one_was_asked_for(trainer: Scripted
 
 
 def test_an_adapter_that_nobody_asked_for_is_out_of_order(trainer: Scripted) -> None:
-    ending = [{"kind": "perturbation", "stage": stage} for stage in ("perturbed", "restored")]
+    ending = map(perturbation, STAGES)
     trainer.say({"kind": "transfer.initialised"}, *version_events(0), *ending, {"kind": "adapter"})
     with pytest.raises(TrainingError, match="out of order"):
         trainer.follower().train(PLAN, 0)

@@ -11,8 +11,8 @@ import pytest
 import torch
 from conftest import FakeEngine
 from smokestack_payload.background import in_background
-from smokestack_payload.errors import RefitError
-from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.errors import ProtocolError, RefitError
+from smokestack_payload.refit.admin import EngineFleet, pause_mode
 from smokestack_payload.refit.manifest import Expected
 from smokestack_payload.refit.session import RefitSession, State
 
@@ -263,3 +263,21 @@ def test_an_engine_that_is_gone_is_named(make_engine: MakeEngine, free_port: int
     error = failure(session)
     assert "no answer" in error.what
     assert str(free_port) in error.what
+
+
+@pytest.mark.parametrize(
+    ("command", "mode"), [({}, "wait"), ({"pause": "abort"}, "abort"), ({"pause": "keep"}, "keep")]
+)
+def test_a_command_says_how_engines_are_paused(command: dict[str, str], mode: str, make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    fleet = EngineFleet([engine.address()])
+    fleet.begin("1", 5)
+    fleet.pause(pause_mode(command))
+    fleet.close()
+    assert list(zip(engine.paths, engine.queries, strict=True)) == [("/pause", f"mode={mode}")]
+
+
+def test_a_way_to_pause_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="no such way to pause") as caught:
+        pause_mode({"pause": "later"})
+    assert (caught.value.expected, caught.value.found) == ("wait, abort, keep", "later")

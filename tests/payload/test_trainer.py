@@ -177,15 +177,15 @@ def test_the_whole_protocol_in_order(
         assert (probe["kind"], probe["version"]) == ("probe", version)
         assert [one["prompt_ids"] for one in probe["probes"]] == ready["probe_prompts"]
         probes.append(probe["probes"])
-        trainer.send(command="continue", version=version)
+        trainer.send(command="continue", version=version, **({"pause": "abort"} if version == STEPS else {}))
     last = {name: digest(tensor) for name, tensor in received.loaded.items()}
-    for stage in ("perturbed", "restored"):
+    for stage, then in (("repeated", "wait"), ("perturbed", "keep"), ("restored", "wait")):
         event = trainer.next()
         assert (event["kind"], event["stage"]) == ("perturbation", stage), event
         now = {name: digest(tensor) for name, tensor in received.loaded.items()}
         assert now == {one["name"]: one["sha256"] for one in event["parameters"]}, "told is what was sent"
         assert [name for name in last if now[name] == last[name]] == ([] if stage == "perturbed" else list(last))
-        trainer.send(command="continue", stage=stage)
+        trainer.send(command="continue", stage=stage, pause=then)
     adapter = trainer.next()
     assert (adapter["kind"], adapter["path"]) == ("adapter", str(tmp_path / "adapter")), adapter
     assert (tmp_path / "adapter" / "adapter_config.json").is_file()
@@ -199,7 +199,9 @@ def test_the_whole_protocol_in_order(
         changes = torch.tensor(one[0]["prompt_logprobs"]) - torch.tensor(two[0]["prompt_logprobs"])
         assert changes.abs().max() > 1e-3, "a step that does not move the policy proves nothing"
     labels = [body["weight_version"] for path, body in engine.calls if path == "/finish_weight_update"]
-    assert labels == ["0", "1", "2", "2-perturbed", "2"]
+    assert labels == ["0", "1", "2", "2-repeated", "2-perturbed", "2"]
+    pauses = [query for path, query in zip(engine.paths, engine.queries, strict=True) if path == "/pause"]
+    assert pauses == [*["mode=wait"] * 3, "mode=abort", "mode=wait", "mode=keep"]
 
 
 def test_a_failed_refit_is_reported_with_the_poisoned_engine_and_ends_the_process(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smokestack_payload.errors import ProtocolError
-from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.admin import KEEP, WAIT, EngineFleet
 from smokestack_payload.refit.protocols import Call, protocol_of
 from smokestack_payload.rollout import Sampler
 from smokestack_payload.settings import Plan, TrainerSettings
@@ -41,6 +41,7 @@ MISNAMED_SAMPLES = "misnamed-samples"
 STALE_PREFIX_CACHE = "stale-prefix-cache"
 LEFT_PAUSED = "left-paused"
 HALF_A_CHECKPOINT = "half-a-checkpoint"
+DRAINED_GENERATIONS = "drained-generations"
 
 NAMES = (
     UNKNOWN_NAME,
@@ -64,6 +65,7 @@ NAMES = (
     STALE_PREFIX_CACHE,
     LEFT_PAUSED,
     HALF_A_CHECKPOINT,
+    DRAINED_GENERATIONS,
 )
 
 LAST_ROUNDS = 2
@@ -179,12 +181,12 @@ class _SpoiledFleet(EngineFleet):
         self._misled = plan.engines[-1]
         super().__init__(plan.engines, plan.carried, protocol_of(settings))
 
-    def pause(self) -> None:
+    def pause(self, mode: str = WAIT) -> None:
         """vLLM drops its prefix cache with a pause, unless it is asked not to."""
         if self.version == self._last and self._sabotage == STALE_PREFIX_CACHE:
-            self._each("pause", lambda _: [Call("/pause", params={"mode": "wait", "clear_cache": "false"})])
+            self._each("pause", lambda _: [Call("/pause", params={"mode": mode, "clear_cache": "false"})])
             return
-        super().pause()
+        super().pause(WAIT if mode == KEEP and self._sabotage == DRAINED_GENERATIONS else mode)
 
     def reset_prefix_cache(self) -> None:
         if self.version == self._last and self._sabotage == STALE_PREFIX_CACHE:

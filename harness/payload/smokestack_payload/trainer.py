@@ -2,8 +2,9 @@
 
 `python -m smokestack_payload.trainer --config FILE --events-fd N --commands-fd M`. Speaks JSON lines over the two
 pipes and ends when they do; stdout and stderr are a log for people. Order of events: trainer.ready,
-transfer.initialised, then for each version: step (not for version 0), refit, weights, probe; then the perturbation,
-perturbed and restored; the adapter, where one is asked for; trainer.done or trainer.error.
+transfer.initialised, then for each version: step (not for version 0), refit, weights, probe; then the perturbation:
+repeated, perturbed and restored; the adapter, where one is asked for; trainer.done or trainer.error. It goes on with
+the command `continue`, which says how the perturbation's refits are to pause the engines.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from smokestack_payload.errors import ModelError, PayloadError, ProtocolError
 from smokestack_payload.events import CommandReader, EventWriter
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from smokestack_payload.refit.session import RefitSession
 
 DONE, FAILED = 0, 1
+Command = Mapping[str, Any]
 
 
 class Trainer:
@@ -52,13 +56,15 @@ class Trainer:
         stepper = sabotage.stepper_of(self._settings)(
             policy, sabotage.spoiled_settings(self._settings), asked, self._limited
         )
+        told: Command | None = None
         for version in range(self._settings.steps + 1):
             if version:
                 self._events.emit("step", **stepper.take(version))
             self._transfer(session, policy, plan, version)
-            if self._commands.expect("continue") is None:
+            told = self._commands.expect("continue")
+            if told is None:
                 return
-        if not self._perturb_and_restore(session, policy, plan):
+        if told is None or not self._perturb_and_restore(session, policy, plan, told):
             return
         if not self._show_adapter(policy):
             return
@@ -115,25 +121,38 @@ class Trainer:
             probes = policy.probes(self._settings.probe_new_tokens)
         self._events.emit("probe", version=version, probes=probes)
 
-    def _perturb_and_restore(self, session: RefitSession, policy: Policy, plan: Plan) -> bool:
-        """Refit to visibly changed weights, and back to the last version; false when the harness said `stop`."""
+    def _perturb_and_restore(self, session: RefitSession, policy: Policy, plan: Plan, told: Command) -> bool:
+        """Refit to the last version under another label, to visibly changed weights, and back.
+
+        False when the harness said `stop`.
+        """
         from smokestack_payload.held import perturbed
 
         last = self._settings.steps
+        rehearse = partial(self._rehearse, session, policy, plan)
+        then = rehearse("repeated", f"{last}-repeated", told=told)
+        if then is None:
+            return False
         with perturbed(policy.served, self._settings.seed):
-            going_on = self._rehearse(session, policy, plan, "perturbed", f"{last}-perturbed")
-        return going_on and self._rehearse(session, policy, plan, "restored", str(last))
+            then = rehearse("perturbed", f"{last}-perturbed", told=then)
+        return then is not None and rehearse("restored", str(last), told=then) is not None
 
-    def _rehearse(self, session: RefitSession, policy: Policy, plan: Plan, stage: str, label: str) -> bool:
-        """One refit beside the training: no version of the policy, but weights and a label like any other."""
+    def _rehearse(
+        self, session: RefitSession, policy: Policy, plan: Plan, stage: str, label: str, *, told: Command
+    ) -> Command | None:
+        """One refit beside the training: no version of the policy, but weights and a label like any other.
+
+        The engines are paused as the command before it said. Returns the command after it, None for `stop`.
+        """
         from smokestack_payload.held import digests
+        from smokestack_payload.refit.admin import pause_mode
 
-        report = session.refit(self._settings.steps, label=label)
+        report = session.refit(self._settings.steps, label=label, pause=pause_mode(told))
         with self._limited(f"the digests of the {stage} weights"):
             parameters = digests(policy.served, plan.slices)
         seconds = report.seconds["total"]
         self._events.emit("perturbation", stage=stage, label=label, seconds=seconds, parameters=parameters)
-        return self._commands.expect("continue") is not None
+        return self._commands.expect("continue")
 
     def _show_adapter(self, policy: Policy) -> bool:
         """Write a LoRA adapter, and say what this process computes with it; false when the harness said `stop`."""

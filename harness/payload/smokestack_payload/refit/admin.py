@@ -15,12 +15,25 @@ import httpx
 
 from smokestack_payload.background import in_background
 from smokestack_payload.calls import CLIENT_OPTIONS, MAX_BODY_BYTES, Carried, says_error
+from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.protocols import Call, RefitProtocol, WeightRoutes
 from smokestack_payload.settings import EngineAddress
 from smokestack_payload.strictjson import decode
 
+WAIT, ABORT, KEEP = "wait", "abort", "keep"
+PAUSE_MODES = (WAIT, ABORT, KEEP)
+"""What a pause may do with generations that run."""
+
 LAST_WORDS_S = 1.0
 """How long after its time limit a call may still say how it failed; then it is left alone."""
+
+
+def pause_mode(command: Mapping[str, Any]) -> str:
+    """How the next refit is to pause the engines; raises ProtocolError for a way that there is not."""
+    mode = command.get("pause", WAIT)
+    if mode not in PAUSE_MODES:
+        raise ProtocolError("no such way to pause", expected=", ".join(PAUSE_MODES), found=str(mode)[:200])
+    return str(mode)
 
 
 class AdminError(RuntimeError):
@@ -145,9 +158,13 @@ class EngineFleet:
         self.failure: Future[None] = Future()
         self._ends = self._clock() + limit_s
 
-    def pause(self) -> None:
-        """Let running generations finish under the old weights, then hold all further ones."""
-        self._each("pause", lambda _: [Call("/pause", params={"mode": "wait"})])
+    def pause(self, mode: str = WAIT) -> None:
+        """Hold all further generations; those that run finish first (`wait`), end (`abort`) or stand still (`keep`).
+
+        Those that stand still go on under the new weights. The engine drops its caches in each mode, the keys and
+        values of such generations included.
+        """
+        self._each("pause", lambda _: [Call("/pause", params={"mode": mode})])
 
     def resume(self) -> None:
         self._each("resume", lambda _: [Call("/resume")])

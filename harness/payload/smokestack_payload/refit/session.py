@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from smokestack_payload.background import in_background
 from smokestack_payload.errors import RefitError
-from smokestack_payload.refit.admin import EngineFleet, FleetError
+from smokestack_payload.refit.admin import WAIT, EngineFleet, FleetError
 from smokestack_payload.refit.manifest import Expected, check_source
 
 T = TypeVar("T")
@@ -125,10 +125,11 @@ class RefitSession:
         self.state = State.READY
         return self._clock() - begun
 
-    def refit(self, version: int, label: str | None = None) -> RefitReport:
+    def refit(self, version: int, label: str | None = None, pause: str = WAIT) -> RefitReport:
         """Give every engine the source's weights as `version`. Raises RefitError, see the module.
 
-        `label` is what the engines shall call them, where that is not the version's number.
+        `label` is what the engines shall call them, where that is not the version's number; `pause` is one of
+        `PAUSE_MODES`.
         """
         label = str(version) if label is None else label
         self._require(State.READY, f"refit to version {label}")
@@ -140,7 +141,7 @@ class RefitSession:
         self._fleet.begin(label, limit.left())
         begun = self._clock()
         try:
-            self._watched(f"the refit to version {label}", self._round, limit)
+            self._watched(f"the refit to version {label}", lambda: self._round(pause), limit)
         except RefitError as error:
             self.state = State.POISONED
             self._abort()
@@ -180,9 +181,9 @@ class RefitSession:
         if self._engine is not None:
             self._engine.abort()
 
-    def _round(self) -> None:
+    def _round(self, pause: str) -> None:
         assert self._engine is not None
-        self._fleet.pause()
+        self._fleet.pause(pause)
         self._engine.send_weights()
         self._fleet.reset_prefix_cache()
         self._fleet.resume()

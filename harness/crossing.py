@@ -1,0 +1,243 @@
+"""Long generations that are in flight while a refit pauses the engines, and what becomes of each.
+
+A refit pauses in one of three modes: `abort` ends what runs, `wait` lets it finish, `keep` holds it and goes on with it
+under the new weights. Before each refit of the perturbation the harness asks for long generations, sees that their
+tokens come, and holds the engines with them half-way; where it caught none, it tries again. Then the trainer refits,
+and its own pause decides. What was in flight is judged by what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, TypeVar
+
+from harness.admin import EngineAdmin, FrontendClient, Progress, StreamedText
+from harness.answers import GeneratedChoice
+from harness.calling import HttpBodyError, HttpClient, HttpStatusError
+from harness.clock import Clock
+from harness.credentials import NO_CREDENTIALS, Credentials
+from harness.errors import SmokestackError
+from harness.events import PAUSES, Crossing, InFlight, PauseMode, Span, Stage
+from harness.poller import assume_alive
+from harness.topology import Topology, Worker
+from harness.vigil import Vigil, in_background
+
+AT_EACH_ENGINE, THROUGH_FRONTEND = 4, 2
+"""Generations asked of each engine directly, and of the frontend."""
+
+SLOWED_BY = 2
+"""How much longer a token takes beside the others, roughly."""
+
+LASTS_S = 0.8
+"""How long they are to take: many times what lies between their first tokens and the order to stand still."""
+
+ATTEMPTS = 5
+
+SETTLES_S = 0.1
+"""How long what was sent before the engines stood still is on its way at most."""
+
+FEWEST_TOKENS = 16
+"""For a machine that was busy with something else when the pace was measured, too."""
+
+TIMED, TIMED_TOKENS = 2, 16
+
+Answer = GeneratedChoice | StreamedText
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class _Open:
+    """One request; its answer comes with the time of its end."""
+
+    via: Literal["engine", "frontend"]
+    url: str
+    asked: int
+    progress: Progress
+    answer: Future[tuple[Answer | SmokestackError, float]]
+
+
+@dataclass
+class Crossings:
+    """Opens generations before a refit (`begin`), and collects them after it (`end`).
+
+    `request_s` bounds everything that is waited for, `stream_s` one generation with the refit in its middle;
+    `max_model_len` bounds prompt and tokens together.
+    """
+
+    topology: Topology
+    frontend_url: str
+    model: str
+    max_model_len: int
+    clock: Clock
+    request_s: float = 30.0
+    stream_s: float = 180.0
+    watch: Callable[[], None] = assume_alive
+    credentials: Credentials = NO_CREDENTIALS
+    _open: list[_Open] = field(default_factory=list)
+    _seen: list[int] = field(default_factory=list)
+    _prompt: Sequence[int] = ()
+    _tokens: int = 0
+    _holds: int = 0
+    _ordered: float = 0.0
+    _held_s: float = 0.0
+
+    def begin(self, stage: Stage, prompt: Sequence[int]) -> PauseMode:
+        """Hold the engines while they generate; how the refit is to pause them.
+
+        An attempt that caught nothing is taken back, and the next asks for twice as many tokens. The last one stands.
+        """
+        self._prompt = prompt
+        if not self._tokens:
+            self._tokens = self._call(self._enough_tokens, "a generation")
+        for self._holds in range(1, ATTEMPTS + 1):
+            self._open = [*self._asked_of_engines(), *self._asked_of_frontend()]
+            self._vigil.until(lambda: self._running == self._places or self._some_ended(), self.request_s)
+            if self._hold() or self._holds == ATTEMPTS:
+                break
+            self._call(lambda: self._each(EngineAdmin.resume), "POST /resume")
+            self._vigil.until(self._have_ended, self.request_s)
+            self._tokens = min(2 * self._tokens, self._room)
+        return PAUSES[stage]
+
+    def _hold(self) -> bool:
+        """Whether each engine, and the frontend, now has a generation that is neither to begin nor at its end."""
+        self._ordered = self.clock.monotonic()
+        self._call(lambda: self._each(EngineAdmin.hold), "POST /pause?mode=keep")
+        self._held_s = self.clock.monotonic() - self._ordered
+        self._vigil.until(self._have_ended, SETTLES_S)
+        self._seen = [one.progress.pieces for one in self._open]
+        return self._running == self._places
+
+    def _each(self, order: Callable[[EngineAdmin], None]) -> None:
+        """At all engines at once."""
+        for done in [in_background(partial(order, engine)) for engine in self._engines]:
+            done.result()
+
+    @property
+    def _places(self) -> set[tuple[str, str]]:
+        return {(one.via, one.url) for one in self._open}
+
+    @property
+    def _running(self) -> set[tuple[str, str]]:
+        return {(one.via, one.url) for one in self._open if one.progress.pieces and not one.answer.done()}
+
+    def _some_ended(self) -> bool:
+        return any(one.answer.done() for one in self._open)
+
+    def end(self, stage: Stage) -> Crossing:
+        """What became of them; to be called as soon as the refit is done. One without an end is told as such."""
+        refitted_s = self.clock.monotonic() - self._ordered
+        self._vigil.until(self._have_ended, self.request_s)
+        generations = tuple(self._told(one, seen) for one, seen in zip(self._open, self._seen, strict=True))
+        self._open = []
+        return Crossing(
+            stage=stage,
+            pause=PAUSES[stage],
+            holds=self._holds,
+            held_s=self._held_s,
+            refitted_s=refitted_s,
+            generations=generations,
+        )
+
+    def _enough_tokens(self) -> int:
+        """How many tokens take long enough, by the pace of the quicker of two short generations."""
+        engine = self._engines[0]
+        took: list[float] = []
+        for _ in range(TIMED):
+            began = self.clock.monotonic()
+            engine.generate(self.model, self._prompt, _sampling(TIMED_TOKENS))
+            took.append(self.clock.monotonic() - began)
+        token_s = max(min(took), 1e-6) / TIMED_TOKENS
+        return min(max(round(LASTS_S / (token_s * SLOWED_BY)), FEWEST_TOKENS), self._room)
+
+    @property
+    def _room(self) -> int:
+        return self.max_model_len - len(self._prompt)
+
+    def _asked_of_engines(self) -> list[_Open]:
+        return [
+            self._asked("engine", engine.http.base_url, engine.generate_streamed)
+            for engine in (EngineAdmin(self._client(worker.admin_url, self.stream_s)) for worker in self._workers)
+            for _ in range(AT_EACH_ENGINE)
+        ]
+
+    def _asked_of_frontend(self) -> list[_Open]:
+        ask = FrontendClient(self._client(self.frontend_url, self.stream_s)).complete_streamed
+        return [self._asked("frontend", self.frontend_url, ask) for _ in range(THROUGH_FRONTEND)]
+
+    def _asked(self, via: Literal["engine", "frontend"], url: str, ask: Callable[..., Answer]) -> _Open:
+        progress, asked = Progress(), self._tokens
+
+        def call() -> tuple[Answer | SmokestackError, float]:
+            try:
+                answer: Answer | SmokestackError = ask(self.model, self._prompt, _sampling(asked), progress)
+            except (HttpStatusError, HttpBodyError) as failed:
+                answer = failed
+            return answer, self.clock.monotonic()
+
+        return _Open(via, url, asked, progress, in_background(call))
+
+    def _told(self, one: _Open, seen: int) -> InFlight:
+        done = one.answer.done()
+        answer, ended = one.answer.result() if done else (self._endless(one), self.clock.monotonic())
+        told = InFlight(
+            via=one.via,
+            url=one.url,
+            seen=seen,
+            asked=one.asked,
+            tokens=0,
+            status=200,
+            error="",
+            finish_reason=None,
+            spans=None,
+            ended_s=ended - self._ordered,
+        )
+        if isinstance(answer, SmokestackError):
+            status = (answer.status or 0) if isinstance(answer, HttpStatusError) else 200
+            return told.model_copy(update={"status": status, "error": answer.found or str(answer)})
+        if isinstance(answer, StreamedText):
+            return told.model_copy(update={"tokens": _count(answer), "finish_reason": answer.finish_reason})
+        named = answer.weight_versions
+        spans = None if named is None else tuple(Span(**part.model_dump()) for part in named)
+        words = {"tokens": _count(answer), "finish_reason": answer.finish_reason, "spans": spans}
+        return told.model_copy(update=words)
+
+    def _endless(self, one: _Open) -> HttpStatusError:
+        found = f"no end within {self.request_s:g} s after the refit"
+        return HttpStatusError("a generation did not come back", status=None, found=found, where=one.url)
+
+    def _have_ended(self) -> bool:
+        return all(one.answer.done() for one in self._open)
+
+    def _call(self, ask: Callable[[], Value], what: str) -> Value:
+        where = ", ".join(worker.admin_url for worker in self._workers)
+        late = HttpStatusError(f"{what} got no answer in time", status=None, found="no answer", where=where)
+        return self._vigil.call(ask, self.request_s, late)
+
+    @property
+    def _workers(self) -> tuple[Worker, ...]:
+        return self.topology.workers
+
+    @property
+    def _engines(self) -> list[EngineAdmin]:
+        return [EngineAdmin(self._client(worker.admin_url, self.request_s)) for worker in self._workers]
+
+    def _client(self, url: str, timeout_s: float) -> HttpClient:
+        return HttpClient(url, timeout_s, credentials=self.credentials)
+
+    @property
+    def _vigil(self) -> Vigil:
+        return Vigil(self.clock, self.watch)
+
+
+def _count(answer: Answer) -> int:
+    """Tokens of an answer."""
+    return answer.tokens if isinstance(answer, StreamedText) else len(answer.token_ids)
+
+
+def _sampling(tokens: int) -> dict[str, object]:
+    """Exactly so many tokens, whatever they are. Without a seed: see `OPEN_PROMPT_TOKENS` of the trainer."""
+    return {"temperature": 1.0, "max_tokens": tokens, "ignore_eos": True}
