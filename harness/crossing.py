@@ -31,7 +31,7 @@ AT_EACH_ENGINE, THROUGH_FRONTEND = 4, 2
 SLOWED_BY = 2
 """How much longer a token takes beside the others, roughly."""
 
-LASTS_S = 0.8
+LASTS_S = 1.2
 """How long they are to take: many times what lies between their first tokens and the order to stand still."""
 
 ATTEMPTS = 5
@@ -42,7 +42,7 @@ SETTLES_S = 0.1
 FEWEST_TOKENS = 16
 """For a machine that was busy with something else when the pace was measured, too."""
 
-TIMED, TIMED_TOKENS = 2, 16
+TIMED, TIMED_TOKENS = 3, 32
 
 Answer = GeneratedChoice | StreamedText
 Value = TypeVar("Value")
@@ -143,7 +143,7 @@ class Crossings:
         )
 
     def _enough_tokens(self) -> int:
-        """How many tokens take long enough, by the pace of the quicker of two short generations."""
+        """How many tokens take long enough, by the pace of the quickest of three short generations."""
         engine = self._engines[0]
         took: list[float] = []
         for _ in range(TIMED):
