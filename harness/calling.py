@@ -76,24 +76,30 @@ class HttpClient:
     def events(self, path: str, body: object) -> Iterator[bytes]:
         """The data of each server-sent event that a POST is answered with, as it comes.
 
-        Raises HttpStatusError, and HttpBodyError for a stream that ends without saying that it does.
+        Raises HttpStatusError, and HttpBodyError for a stream that ends without saying that it does, or is none.
         """
         url = self.base_url + path
         content = json.dumps(body, allow_nan=False).encode()
         headers = {**self.credentials.request_headers(), "Content-Type": "application/json"}
+        count, instead = 0, []
         try:
             with streamed(url, method="POST", content=content, headers=headers, timeout_s=self.timeout_s) as answer:
                 status, chunks = answer
                 lines = _lines(chunks, url)
                 if status != 200:
                     raise self._refused("POST", url, status, b" ".join(lines))
-                for data in (line.removeprefix(EVENT).strip() for line in lines if line.startswith(EVENT)):
-                    if data == END_OF_EVENTS:
+                for line in lines:
+                    data = line.removeprefix(EVENT).strip()
+                    if not line.startswith(EVENT):
+                        instead += [] if count else [line]
+                    elif data == END_OF_EVENTS:
                         return
-                    yield data
+                    else:
+                        count += 1
+                        yield data
         except httpx.TransportError as broken:
             raise _no_answer("POST", url, broken) from broken
-        raise HttpBodyError(f"{url} broke off", expected="events up to the last, [DONE]", found="an end", where=url)
+        raise self._without_end(url, count, b" ".join(instead))
 
     def get(self, path: str, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
         return self.parse(path, answer, self.call("GET", path, timeout_s=timeout_s))
@@ -102,12 +108,19 @@ class HttpClient:
         return self.parse(path, answer, self.call("POST", path, body, timeout_s=timeout_s))
 
     def order(self, path: str) -> None:
-        """A POST whose answer says nothing but that it was done. Raises HttpBodyError when it says the opposite."""
+        """A POST whose answer says nothing but that it was done: no body, or an object such as {"status": "paused"}.
+
+        Raises HttpBodyError when it says the opposite, and for what no engine answers: a page, a word.
+        """
         content = self.call("POST", path)
+        if not content.strip():
+            return
         try:
             document = decode(content)
-        except ValueError:
-            return  # an empty body, or a word
+        except ValueError as broken:
+            raise self._unexpected(path, content, f"JSON ({printable(str(broken), 200)})") from broken
+        if not isinstance(document, dict):
+            raise self._unexpected(path, content, "an object, or no body at all")
         if says_error(document):
             raise self._unexpected(path, content, "an answer that is no error")
 
@@ -133,6 +146,13 @@ class HttpClient:
             where=url,
             hint=self.credentials.refusal(status),
         )
+
+    def _without_end(self, url: str, count: int, instead: bytes) -> HttpBodyError:
+        expected = "events up to the last, [DONE]"
+        if count:
+            return HttpBodyError(f"{url} broke off", expected=expected, found=f"an end after {count}", where=url)
+        found = self.credentials.shown(instead) or "no body"
+        return HttpBodyError(f"{url} sent no events", expected=expected, found=found, where=url)
 
     def _unexpected(self, path: str, content: bytes, expected: str) -> HttpBodyError:
         url = self.base_url + path

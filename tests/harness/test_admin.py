@@ -16,7 +16,7 @@ from harness.answers import GeneratedChoice
 from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
-from harness.plaintext import printable
+from harness.plaintext import SHOWN_CHARACTERS, printable
 
 
 def client(server: HTTPServer, **options: object) -> HttpClient:
@@ -142,6 +142,38 @@ class TestAnswers:
             EngineAdmin(client(httpserver)).generate("tiny", [1], {"temperature": float("nan")})
 
 
+class TestOrders:
+    """What is told to be done is done when the engine says so, and not when anything else answers."""
+
+    @pytest.mark.parametrize("body", [b"", b"\n", b'{"status": "paused"}', b"{}"])
+    def test_no_body_or_an_object_that_is_no_error_is_done(self, httpserver: HTTPServer, body: bytes) -> None:
+        httpserver.expect_request("/pause", method="POST").respond_with_data(body)
+        EngineAdmin(client(httpserver)).hold()
+        assert [request.path for request, _ in httpserver.log] == ["/pause"]
+
+    @pytest.mark.parametrize(
+        ("body", "expected"),
+        [
+            (b"<html>welcome</html>", "JSON"),
+            (b"OK", "JSON"),
+            (b"\xff", "JSON"),
+            (b'{"status": "resu', "JSON"),
+            (b'"resumed"', "an object"),
+            (b"null", "an object"),
+            (b"[]", "an object"),
+            (b'{"success": false}', "no error"),
+            (b'{"error": "not now"}', "no error"),
+            (b'{"status": "failed"}', "no error"),
+        ],
+    )
+    def test_anything_else_is_no_engines_and_is_shown(self, httpserver: HTTPServer, body: bytes, expected: str) -> None:
+        httpserver.expect_request("/resume", method="POST").respond_with_data(body)
+        with pytest.raises(HttpBodyError, match="answered something unexpected") as caught:
+            EngineAdmin(client(httpserver)).resume()
+        assert expected in (caught.value.expected or "")
+        assert caught.value.found == body.decode(errors="replace")
+
+
 class TestStreams:
     """Answers that are read as they come, within the same bounds as all others."""
 
@@ -179,8 +211,25 @@ class TestStreams:
         assert (caught.value.status, caught.value.found) == (499, "HTTP 499: request was cancelled")
 
     def test_a_stream_that_breaks_off_is_no_answer(self, httpserver: HTTPServer) -> None:
-        with pytest.raises(HttpBodyError, match="broke off"):
-            self.generated(httpserver, self.TOKENS)
+        with pytest.raises(HttpBodyError, match="broke off") as caught:
+            self.generated(httpserver, b": note\n\n" + self.TOKENS)
+        assert caught.value.found == "an end after 2"
+
+    @pytest.mark.parametrize(
+        ("body", "shown"),
+        [
+            (b"", "no body"),
+            (b"\r\n\n", "no body"),
+            (b'{"error":\n"\x1b[31mno room"}', '{"error": "no room"}'),
+            (b"<html>\n<p>welcome</p>", "<html> <p>welcome</p>"),
+            (b"x" * 5000, f"{'x' * SHOWN_CHARACTERS}… (5000 characters)"),
+        ],
+        ids=["empty", "blank", "json", "html", "long"],
+    )
+    def test_an_answer_without_any_event_is_shown(self, httpserver: HTTPServer, body: bytes, shown: str) -> None:
+        with pytest.raises(HttpBodyError, match="sent no events") as caught:
+            self.generated(httpserver, body)
+        assert caught.value.found == shown
 
     def test_an_event_that_is_no_answer_is_shown(self, httpserver: HTTPServer) -> None:
         with pytest.raises(HttpBodyError) as caught:
