@@ -43,8 +43,10 @@ def _try_on(observer: Observer, worker: Worker, name: str, path: str, prompts: P
         "admin_url": worker.admin_url,
         "advertised": tuple(route for route in worker.routes if "lora" in route),
     }
-    lacking = [route for route in (LOAD_ADAPTER, UNLOAD_ADAPTER) if sidecar is None or route not in worker.routes]
-    if sidecar is None or lacking:
+    if sidecar is None:
+        return AdapterObservation(**seen, refusal="it has no sidecar that could take one")
+    lacking = [route for route in (LOAD_ADAPTER, UNLOAD_ADAPTER) if route not in worker.routes]
+    if lacking:
         return AdapterObservation(**seen, refusal=f"its worker does not advertise {' and '.join(lacking)}")
     try:
         sidecar.load_adapter(name, path)

@@ -95,7 +95,7 @@ def require_fitting(request: Request, manifest: Manifest) -> None:
     dialect = dialect_named(manifest.dialect)
     dialect.require(request.rendezvous)
     kind, backend = chosen(request.refit, dialect), manifest.refit_backend
-    require_nccl(request.packing, request.rendezvous, kind=kind, backend=backend, stack=manifest.stack)
+    require_nccl(request.about_nccl, kind=kind, backend=backend, stack=manifest.stack)
 
 
 def _gpus(session: Session, manifest: Manifest) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ class Credentials:
                     f"--header {name}: a secret does not belong on a command line",
                     expected=f"--header-from-env {name}=VARIABLE",
                     found=f"--header {name}=… which every user of this machine can read",
+                    hint=f"export VARIABLE with the value, then --header-from-env {name}=VARIABLE",
                 )
             _require_value(value, f"--header {name}")
             values[name], sources[name] = value, "--header"
@@ -127,6 +128,7 @@ def _api_key(variable: str, environment: Mapping[str, str]) -> str:
             f"--api-key-env {variable}: what is in that variable is no API key",
             expected=f"at least {SHORTEST_SECRET} characters, printable ASCII without spaces",
             found=f"{len(key)} characters" + ("" if _KEY.fullmatch(key) else ", some of others"),
+            hint=f"export {variable} with the key alone: no quotes, no Bearer, no line end",
         )
     return key
 
@@ -150,11 +152,22 @@ def _require_name(name: str, option: str, taken: Mapping[str, str], *, has_key: 
             f"{option}: what stands before the = is no name of a header",
             expected="letters, digits and -",
             found=f"{len(name)} characters, some of others",
+            hint=f"write {option} NAME=…, without a colon or spaces",
         )
     if name.lower() in _OWN_NAMES:
-        raise UsageError(f"{option}: {name} belongs to the request itself", expected="another header", found=name)
+        raise UsageError(
+            f"{option}: {name} belongs to the request itself",
+            expected="another header",
+            found=name,
+            hint=f"leave out {option} {name}=…",
+        )
     if name.lower() in others:
-        raise UsageError(f"{option}: {name} is given twice", expected="one source for each header", found=name)
+        raise UsageError(
+            f"{option}: {name} is given twice",
+            expected="one source for each header",
+            found=name,
+            hint=f"leave out {option} {name}=…, or the option before it that gives the same header",
+        )
 
 
 def _require_value(value: str, where: str) -> None:
@@ -163,4 +176,5 @@ def _require_value(value: str, where: str) -> None:
             f"{where} holds what no header can carry",
             expected="printable ASCII, without spaces at its ends",
             found=f"{len(value)} characters, some of others" if value else "an empty value",
+            hint="give it without line ends, spaces at its ends and letters that are not ASCII",
         )

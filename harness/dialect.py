@@ -120,5 +120,10 @@ _KNOWN = {dialect.name: dialect for dialect in (DYNAMO_1_6, NATIVE_SIDECAR)}
 def dialect_named(name: str) -> Dialect:
     """The dialect that a manifest names; raises UsageError for one that this version cannot speak."""
     if name not in _KNOWN:
-        raise UsageError(f"unknown dialect {name!r}", expected=", ".join(sorted(_KNOWN)), found=name)
+        raise UsageError(
+            f"unknown dialect {name!r}",
+            expected=", ".join(sorted(_KNOWN)),
+            found=name,
+            hint="correct `dialect` in the stack's stack.toml, then ./noxw -s install -- --stack NAME",
+        )
     return _KNOWN[name]

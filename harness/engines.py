@@ -25,9 +25,15 @@ def engines_asked_for(options: Mapping[str, object]) -> tuple[int, ...]:
             "the engines are given in two ways",
             expected="either --engine once for each, or --engines and --tensor-parallel",
             found=f"{' '.join(f'--engine tp={ranks}' for ranks in each)} beside {given}",
+            hint="leave out --engine, or the others",
         )
     if len(each) > MAX_ENGINES:
-        raise UsageError("too many engines", expected=f"at most {MAX_ENGINES}", found=str(len(each)))
+        raise UsageError(
+            "too many engines",
+            expected=f"at most {MAX_ENGINES}",
+            found=str(len(each)),
+            hint=f"give --engine {MAX_ENGINES} times at most",
+        )
     if each:
         return tuple(each)
     count, ranks = uniform.get("engines", 1), uniform.get("tensor_parallel", 1)

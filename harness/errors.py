@@ -83,6 +83,19 @@ class UsageError(SmokestackError):
     kind = "usage"
     exit_code = 2
 
+    def __init__(
+        self,
+        what: str,
+        *,
+        hint: str,
+        expected: str | None = None,
+        found: str | None = None,
+        where: str | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """As its root, with a `hint` always: who asked for it can ask for something else."""
+        super().__init__(what, expected=expected, found=found, where=where, hint=hint, log=log)
+
 
 class DoctorError(SmokestackError):
     """The machine lacks something that the stack needs."""

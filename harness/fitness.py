@@ -86,7 +86,13 @@ def _divided(model: Path) -> Iterator[tuple[str, int, bool]]:
     try:
         told = json.loads((model / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError("the model's configuration cannot be read", found=str(error), where=str(model)) from None
+        raise UsageError(
+            "the model's configuration cannot be read",
+            expected="config.json, one JSON document, in the model's folder",
+            found=str(error),
+            where=str(model),
+            hint="give a folder with a whole model as --model",
+        ) from None
     for name, shared in (("num_attention_heads", False), ("num_key_value_heads", True), ("intermediate_size", False)):
         count = told.get(name) if isinstance(told, dict) else None
         if type(count) is int and count > 0:

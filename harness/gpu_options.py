@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness import gpus
-from harness.config import MIB, Packing, RefitKind, Rendezvous
+from harness.config import MIB, Packing, RefitKind
 from harness.errors import UsageError
 from harness.option_values import positive_int
 
@@ -57,7 +57,7 @@ def add_nccl(parser: argparse.ArgumentParser) -> None:
 
 def packing_of(options: Mapping[str, Any]) -> Packing | None:
     """From the parsed options; None where nothing was said of it. Raises UsageError for packing in two ways at once."""
-    default, given = Packing(), [f"{option} {options[name]}" for name, option in BUFFERS.items() if name in options]
+    default, given = Packing(), _buffers(options)
     if "unpacked" in options and given:
         raise UsageError(
             "trainer and workers are told to cut the weights in two ways",
@@ -75,20 +75,25 @@ def packing_of(options: Mapping[str, Any]) -> Packing | None:
     )
 
 
-def require_nccl(
-    packing: Packing | None, rendezvous: Rendezvous | None, *, kind: RefitKind, backend: str, stack: str
-) -> None:
+def about_nccl(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The given ones of `add_nccl`, with their values."""
+    unpacked = ["--unpacked"] if "unpacked" in options else []
+    rendezvous = [f"--rendezvous {options['rendezvous']}"] if "rendezvous" in options else []
+    return (*unpacked, *_buffers(options), *rendezvous)
+
+
+def _buffers(options: Mapping[str, Any]) -> list[str]:
+    return [f"{option} {options[name]}" for name, option in BUFFERS.items() if name in options]
+
+
+def require_nccl(said: Sequence[str], *, kind: RefitKind, backend: str, stack: str) -> None:
     """Raise UsageError for what was said of NCCL where the run's refits go another way: nobody would heed it."""
-    said = [
-        *([] if packing is None else ["--unpacked" if not packing.packed else ", ".join(BUFFERS.values())]),
-        *([] if rendezvous is None else [f"--rendezvous {rendezvous}"]),
-    ]
     if said and (backend != "nccl" or kind not in OVER_NCCL):
         raise UsageError(
             f"{', '.join(said)}: no refit of this run goes over NCCL, so its two ends would not heed it",
             expected=f"a stack whose refits go over NCCL, with --refit {' or '.join(OVER_NCCL)}",
             found=f"the stack {stack}, whose backend is {backend}, with --refit {kind}",
-            hint="leave the option out, or choose such a stack with --stack",
+            hint=f"leave out {' '.join(said)}, or choose such a stack with --stack",
         )
 
 

@@ -27,6 +27,7 @@ def logs(args: argparse.Namespace) -> int:
             expected=", ".join(names) or "a run folder with logs",
             found=args.service or str(run_dir),
             where=str(run_dir),
+            hint="name one of them" if names else f"name a run with --run-dir; {PROJECT_ROOT / 'runs'} has yours",
         )
     width = max(len(path.stem) for path in paths)
     ends = {path: _print_tail(path, args.lines, width) for path in paths}

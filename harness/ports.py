@@ -120,7 +120,12 @@ class PortRoom:
     def fixed(self, name: str, port: int) -> PortLease:
         """Exactly `port`, for the port called `name`. Raises `UsageError` that names the holder when it is taken."""
         if not 1 <= port <= 65535:
-            raise UsageError(f"port {port} for {name} is no TCP port", expected="1 to 65535", found=str(port))
+            raise UsageError(
+                f"port {port} for {name} is no TCP port",
+                expected="1 to 65535",
+                found=str(port),
+                hint=f"give another --port {name}=N, or leave it out: a free one is chosen",
+            )
         lease = self._take(port)
         if lease is None:
             found = describe_holder(port) if listeners(port) else "chosen by that run, which does not listen on it yet"

@@ -25,7 +25,7 @@ from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.engines import engines_asked_for
 from harness.environ import callers_path_variable
 from harness.errors import UsageError
-from harness.gpu_options import BUFFERS, packing_of
+from harness.gpu_options import BUFFERS, about_nccl, packing_of
 from harness.models import ModelChoice, choose
 from harness.option_values import named_ports
 from harness.ports import port_names
@@ -42,7 +42,7 @@ INVOKED_FROM = "SMOKESTACK_INVOKED_FROM"
 class Request:
     """One command line, resolved. `ports` are fixed ones by name; `platform` is what the stack has to be for, if told.
 
-    `gpus` None: those that the run chooses. `refit` None: the stack's own.
+    `gpus` None: those that the run chooses. `refit` None: the stack's own. `about_nccl`: the options on that, as given.
     """
 
     stack: str
@@ -64,6 +64,7 @@ class Request:
     platform: Platform | None = None
     gpus: tuple[str, ...] | None = None
     packing: Packing | None = None
+    about_nccl: tuple[str, ...] = ()
     rendezvous: Rendezvous | None = None
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     credentials: Credentials = NO_CREDENTIALS
@@ -106,6 +107,7 @@ class Request:
             platform=args.platform,
             gpus=args.gpus,
             packing=packing_of(options),
+            about_nccl=about_nccl(options),
             rendezvous=options.get("rendezvous"),
             ports=named_ports(args.port, port_names(len(engines))),
             credentials=Credentials.given(
@@ -147,6 +149,7 @@ def _sabotage(options: Mapping[str, Any], engines: Sequence[int]) -> str | None:
             f"--sabotage {name}: there is no such fault in a refit of kind {kind}",
             expected=f"--refit {' or '.join(fault.refits)}",
             found=f"--refit {kind}" if "refit" in options else "the stack's own kind",
+            hint=f"give --refit {fault.refits[0]}",
         )
     return fault.name
 
@@ -167,17 +170,22 @@ def _control(options: Mapping[str, Any], engines: Sequence[int]) -> ControlKind 
             f"--control {kind} compares one engine",
             expected="one engine: nothing but Dynamo spreads requests over several",
             found=f"{len(engines)} engines",
+            hint="leave out --control, or ask for one engine",
         )
     reasons = {
         "trainer": "a command tells nothing that could be compared",
         "sabotage": "a run that has to fail needs no control",
         "keep_up": "the control would share the machine with the stack that is kept",
+        "lora": "the engine alone has no sidecar that could take an adapter",
     }
     for name, reason in reasons.items():
         if kind is not None and options.get(name):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"--control {kind} and {option} exclude each other", expected="one of the two", found=reason
+                f"--control {kind} and {option} exclude each other: {reason}",
+                expected="one of the two",
+                found=f"--control {kind} and {_as_given(option, options[name])}",
+                hint=f"leave out --control or {option}",
             )
     return kind
 
@@ -192,12 +200,16 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
             raise UsageError(
                 f"{option} is for the trainer of this project",
                 expected=f"--trainer without {option}",
-                found=option if options[name] is True else f"{option} {options[name]}",
+                found=_as_given(option, options[name]),
                 hint="give your command its own options",
             )
     program = Program.parse(options["trainer"], callers_path("."))
     program.require(callers_path_variable(os.environ, PROJECT_ROOT), made_later=environment)
     return program
+
+
+def _as_given(option: str, value: object) -> str:
+    return option if value is True else f"{option} {value}"
 
 
 def require_platform(asked: Platform | None, platform: Platform, stack: str) -> None:

@@ -129,6 +129,7 @@ def _refuse_used(path: Path) -> None:
             expected="a folder that is empty or does not exist yet",
             found="a folder with files in it" if path.is_dir() else "a file",
             where=str(path),
+            hint="name another folder with --run-dir, or leave it out: each run makes one below runs/",
         )
 
 

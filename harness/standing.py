@@ -99,10 +99,20 @@ class StandingStack(_Closed):
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError as missing:
             raise UsageError(
-                "no stack was left running from this run", expected=str(path), found="no such file", where=str(run_dir)
+                "no stack was left running from this run",
+                expected=str(path),
+                found="no such file",
+                where=str(run_dir),
+                hint="./noxw -s status shows the stacks that are up",
             ) from missing
         except OSError as unreadable:
-            raise UsageError(f"{STATE_FILE} cannot be read: {unreadable.strerror}", where=str(path)) from unreadable
+            raise UsageError(
+                f"{STATE_FILE} cannot be read: {unreadable.strerror}",
+                expected="a file that this user may read",
+                found=str(unreadable.strerror),
+                where=str(path),
+                hint="ask as the user who brought that stack up",
+            ) from unreadable
         except ValidationError as invalid:
             raise UsageError(
                 f"{STATE_FILE} is not what this version reads",

@@ -116,7 +116,12 @@ def _wanted(inputs: Inputs, only: Sequence[str]) -> frozenset[str]:
     names = [product.name for product in inputs.products]
     for name in only:
         if name not in names:
-            raise UsageError(f"the stack builds nothing named {name!r}", expected=" or ".join(names), found=name)
+            raise UsageError(
+                f"the stack builds nothing named {name!r}",
+                expected=" or ".join(names),
+                found=name,
+                hint="give --only one of these, or leave it out for all",
+            )
     return frozenset(only or names)
 
 

@@ -79,5 +79,13 @@ def _refuse(choices: Choices, stack: Stack) -> None:
         raise UsageError(
             f"the stack {stack.name} builds nothing from source",
             expected="no --source, --allow-dirty or --jobs",
-            found=", ".join([*choices.sources, *(["--allow-dirty"] if choices.allow_dirty else [])]) or "--jobs",
+            found=", ".join(_given(choices)),
+            hint=f"leave out {' '.join(_given(choices))}, or name a stack that is built from source with --stack",
         )
+
+
+def _given(choices: Choices) -> list[str]:
+    sources = [f"--source {name}={path}" for name, path in choices.sources.items()]
+    dirty = ["--allow-dirty"] if choices.allow_dirty else []
+    jobs = [] if choices.jobs is None else [f"--jobs {choices.jobs}"]
+    return [*sources, *dirty, *jobs]

@@ -35,7 +35,12 @@ class BuildPaths:
         for prefix in prefixes:
             clean = os.path.normpath(prefix)
             if not os.path.isabs(clean) or clean.strip("/") == "":  # noqa: PTH117 - a string, not a file
-                raise UsageError("a build path must be a folder below the root", expected="/some/folder", found=prefix)
+                raise UsageError(
+                    "a build path must be a folder below the root",
+                    expected="/some/folder",
+                    found=prefix,
+                    hint="give its whole path, from the root on",
+                )
             found |= {clean, os.path.realpath(clean)}
         return cls(tuple(sorted(found - {"/"}, key=lambda path: (-len(path), path))))
 

@@ -26,7 +26,12 @@ class Layout:
         if STACK_NAME.fullmatch(stack) and layout.stack_file.is_file():
             return layout
         known = sorted(path.parent.name for path in (root / "stacks").glob("*/stack.toml"))
-        raise UsageError(f"there is no stack named {stack!r}", expected=" or ".join(known), found=stack)
+        raise UsageError(
+            f"there is no stack named {stack!r}",
+            expected=" or ".join(known),
+            found=stack,
+            hint="name one of these with --stack; a stack is a folder stacks/NAME with a stack.toml",
+        )
 
     @property
     def stack_dir(self) -> Path:

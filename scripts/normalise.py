@@ -37,7 +37,12 @@ def normalise(wheel: Path, target: Path, *, epoch: int, prefixes: Sequence[str])
     Raises `BuildError` for a wheel that cannot be made right, `UsageError` for a wrong epoch or prefix.
     """
     if not 0 <= epoch <= _LATEST_EPOCH:
-        raise UsageError("the epoch is no date", expected="seconds since 1970", found=str(epoch))
+        raise UsageError(
+            "the epoch is no date",
+            expected=f"seconds since 1970, up to {_LATEST_EPOCH}",
+            found=str(epoch),
+            hint="give a revision's own: git log -1 --format=%ct",
+        )
     paths = BuildPaths.of(prefixes)
     with strict_wheel.opened(wheel) as source:
         for name in map(source.metadata, _TEXTS):
@@ -147,7 +152,12 @@ def main(argv: Sequence[str]) -> int:
         wheel = _only_wheel(options.wheel)
         target = options.folder / wheel.name
         if target.exists() and target.samefile(wheel):
-            raise UsageError("the wheel would be written over itself", expected="another folder", found=str(target))
+            raise UsageError(
+                "the wheel would be written over itself",
+                expected="another folder",
+                found=str(target),
+                hint="name a folder that the wheel does not lie in",
+            )
         for note in normalise(wheel, target, epoch=options.epoch, prefixes=options.prefix):
             console.say(note)
     except BuildPlaneError as error:

@@ -79,7 +79,12 @@ def choices(options: argparse.Namespace) -> Choices:
     given: dict[str, Path] = {}
     for name, path in options.source:
         if name in given:
-            raise UsageError(f"--source {name} is given twice", expected="once", found=f"{given[name]} and {path}")
+            raise UsageError(
+                f"--source {name} is given twice",
+                expected="once",
+                found=f"{given[name]} and {path}",
+                hint=f"leave out one --source {name}=…",
+            )
         given[name] = path
     return Choices(given, options.allow_dirty, options.jobs, tuple(options.ignore_check))
 

@@ -43,6 +43,7 @@ class Workshop:
                 f"the stack {self.stack.name} builds nothing from a source named {unknown[0]!r}",
                 expected=" or ".join(sorted(self.used)),
                 found=unknown[0],
+                hint=f"leave out --source {unknown[0]}=…",
             )
 
     @property

@@ -44,7 +44,10 @@ def look(git: Git, path: Path, revision: str) -> Present:
     path = path.resolve()
     if not path.is_dir():
         raise UsageError(
-            "--source names no folder", expected="a checkout or a mirror of the repository", found=str(path)
+            "--source names no folder",
+            expected="a checkout or a mirror of the repository",
+            found=str(path),
+            hint="correct the path, or leave out --source: it is then fetched",
         )
     at = Repository.foreign(path)
     store, bare = _identify(git, at)

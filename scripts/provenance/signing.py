@@ -25,6 +25,7 @@ SIGNATURE_NAME = f"{STATEMENT_NAME}.sigstore.json"
 
 _STATEMENT, _BUNDLE = "{statement}", "{bundle}"
 _LIMIT_S = 300.0
+_EXAMPLE = f"export {VARIABLE}='cosign sign-blob --yes --bundle {_BUNDLE} {_STATEMENT}'"
 
 
 def hook(environ: Mapping[str, str]) -> list[str] | None:
@@ -39,7 +40,10 @@ def hook(environ: Mapping[str, str]) -> list[str] | None:
         words = shlex.split(text)
     except ValueError as error:
         raise UsageError(
-            f"{VARIABLE} is not a command", expected="words as a shell reads them", found=str(error)
+            f"{VARIABLE} is not a command",
+            expected="words as a shell reads them",
+            found=str(error),
+            hint=_EXAMPLE,
         ) from None
     missing = [place for place in (_STATEMENT, _BUNDLE) if not any(place in word for word in words)]
     if missing:
@@ -47,10 +51,15 @@ def hook(environ: Mapping[str, str]) -> list[str] | None:
             f"{VARIABLE} does not name {' and '.join(missing)}",
             expected=f"a command with {_STATEMENT}, the file to sign, and {_BUNDLE}, the file to write",
             found=text or "nothing",
-            hint=f"export {VARIABLE}='cosign sign-blob --yes --bundle {_BUNDLE} {_STATEMENT}'",
+            hint=_EXAMPLE,
         )
     if shutil.which(words[0]) is None:
-        raise UsageError(f"{VARIABLE} names a program that is not there", expected="a program", found=words[0])
+        raise UsageError(
+            f"{VARIABLE} names a program that is not there",
+            expected="a program on the PATH, or its whole path",
+            found=words[0],
+            hint=f"install {words[0]}, or unset {VARIABLE}: nothing is signed then, and that is said",
+        )
     return words
 
 

@@ -101,9 +101,9 @@ def test_what_a_worker_does_not_advertise_is_not_called(routes: tuple[str, ...],
     assert served.heard == []
 
 
-def test_an_engine_without_a_sidecar_has_nobody_to_advertise(served: Served) -> None:
+def test_an_engine_without_a_sidecar_is_not_said_to_have_a_worker(served: Served) -> None:
     seen = served.observed(sidecar=False)
-    assert seen.refusal == f"its worker does not advertise {LOAD_ADAPTER} and {UNLOAD_ADAPTER}"
+    assert seen.refusal == "it has no sidecar that could take one"
     assert served.heard == []
 
 

@@ -71,11 +71,18 @@ def test_what_is_said_of_nccl_is_refused_where_no_refit_goes_over_it(
     options: list[str], backend: str, kind: RefitKind
 ) -> None:
     asked = request(*options)
-    with pytest.raises(UsageError, match=options[0]) as refused:
-        require_nccl(asked.packing, asked.rendezvous, kind=kind, backend=backend, stack="a")
+    with pytest.raises(UsageError) as refused:
+        require_nccl(asked.about_nccl, kind=kind, backend=backend, stack="a")
+    assert refused.value.what.startswith(f"{' '.join(options)}: no refit"), "no option that nobody gave"
     assert refused.value.found == f"the stack a, whose backend is {backend}, with --refit {kind}"
-    require_nccl(None, None, kind=kind, backend=backend, stack="a")
-    require_nccl(asked.packing, asked.rendezvous, kind="native", backend="nccl", stack="a")
+    require_nccl((), kind=kind, backend=backend, stack="a")
+    require_nccl(asked.about_nccl, kind="native", backend="nccl", stack="a")
+
+
+def test_every_option_on_nccl_is_named_as_it_was_given() -> None:
+    assert request().about_nccl == ()
+    asked = request("--packed-buffers", "3", "--rendezvous", "unique-id", "--packed-buffer-mib", "256")
+    assert asked.about_nccl == ("--packed-buffer-mib 256", "--packed-buffers 3", "--rendezvous unique-id")
 
 
 @pytest.mark.parametrize("options", NCCL_OPTIONS, ids=" ".join)
@@ -250,8 +257,9 @@ def test_how_weights_travel(options: list[str], refit: str | None, sabotage: str
     ],
 )
 def test_a_fault_that_a_kind_of_refit_does_not_have_is_refused(options: list[str]) -> None:
-    with pytest.raises(UsageError, match="there is no such fault in a refit of kind"):
+    with pytest.raises(UsageError, match="there is no such fault in a refit of kind") as caught:
         request(*options)
+    assert caught.value.hint == f"give {caught.value.expected}".split(" or ", maxsplit=1)[0]
 
 
 def test_adapters_are_our_own_trainers() -> None:

@@ -169,7 +169,7 @@ class TestOutcome:
 
     def test_a_control_that_cannot_be_begun_did_not_pass(self, tmp_path: Path, request_: Request) -> None:
         def refused(_request: Request) -> Outcome:
-            raise UsageError("port 8002 for engine-0 is taken")
+            raise UsageError("port 8002 for engine-0 is taken", hint="give another one")
 
         first = judged(first_run(), tmp_path / "run", control="plain-vllm")
         outcome = with_control("plain-vllm", request_, first, refused)
@@ -282,11 +282,15 @@ class TestComparison:
 
 
 class TestRequest:
-    @pytest.mark.parametrize("other", [["--trainer", "python3 x.py"], ["--sabotage", "unknown-name"], ["--keep-up"]])
+    @pytest.mark.parametrize(
+        "other", [["--trainer", "python3 x.py"], ["--sabotage", "unknown-name"], ["--keep-up"], ["--lora"]]
+    )
     def test_what_cannot_be_compared_is_refused(self, other: list[str]) -> None:
         with pytest.raises(UsageError, match="exclude each other") as caught:
             Request.from_args(build_parser().parse_args(["smoke", "--control", "plain-vllm", *other]))
         assert other[0] in caught.value.what
+        assert caught.value.found == f"--control plain-vllm and {' '.join(other)}"
+        assert caught.value.hint == f"leave out --control or {other[0]}"
 
     def test_several_engines_have_no_control(self) -> None:
         with pytest.raises(UsageError, match="compares one engine"):

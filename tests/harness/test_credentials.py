@@ -87,6 +87,7 @@ class TestGiven:
     def test_what_cannot_be_sent_is_refused_without_being_shown(self, given: Any, said: str) -> None:
         with pytest.raises(UsageError, match=said) as caught:
             credentials(**given)
+        assert caught.value.hint, "what to type instead"
         assert "Evil" not in str(caught.value)
         assert "Bearer x" not in str(caught.value)
 

@@ -114,7 +114,7 @@ def test_the_first_failure_is_the_cause() -> None:
     ],
 )
 def test_every_error_has_its_exit_status(error: type[errors.SmokestackError], status: int) -> None:
-    judged = outcome([Failure.of(error("it broke")).fields()])
+    judged = outcome([Failure.of(error("it broke", hint="mend it")).fields()])
     assert (judged.verdict.verdict, judged.exit_code) == ("error", status)
 
 

@@ -160,8 +160,10 @@ def test_the_callers_options_are_those_of_each_build(tmp_path: Path, monkeypatch
 
 
 def test_a_wrong_option_is_said_before_anything_is_copied(project: Project, console: Console) -> None:
-    with pytest.raises(UsageError, match="builds nothing from source"):
-        repro(project.layout, console, Choices(sources={"vllm": Path("x")}))
+    with pytest.raises(UsageError, match="builds nothing from source") as caught:
+        repro(project.layout, console, Choices(sources={"vllm": Path("x")}, allow_dirty=True, jobs=2))
+    assert caught.value.found == "--source vllm=x, --allow-dirty, --jobs 2"
+    assert (caught.value.hint or "").startswith("leave out --source vllm=x --allow-dirty --jobs 2, or")
     assert not (project.layout.cache / "repro").exists()
 
 
