@@ -28,12 +28,13 @@ class Progress:
         self._awaited: tuple[str, ...] = ()
         self._doing = ""
         self._steps: int | None = None
+        self._lora = False
         self.phase: str | None = None
 
     def follow(self, event: events.BaseEvent) -> None:
         match event:
             case events.RunStarted():
-                self._steps = event.config.get("steps")
+                self._steps, self._lora = event.config.get("steps"), event.config.get("lora") is True
                 self._enter("install")
             case events.Phase():
                 self._enter(FOLLOWING.get(event.phase))
@@ -58,7 +59,12 @@ class Progress:
             case events.Perturbation():
                 self._doing = f"observing the {event.stage} weights"
             case events.PerturbationObserved():
-                self._doing = _AFTER_STAGE[event.stage]
+                adapter = self._lora and event.stage == "restored"
+                self._doing = "a LoRA adapter" if adapter else _AFTER_STAGE[event.stage]
+            case events.Adapter():
+                self._doing = "trying the LoRA adapter"
+            case events.AdapterObserved():
+                self._doing = "a last generation"
             case events.Step():
                 self._doing = f"refit {event.step}"
 

@@ -27,7 +27,7 @@ API_KEY_VARIABLE = "VLLM_API_KEY"
 
 CPU_KV_CACHE_GIB = 1
 MAX_LORA_RANK = 8
-"""No less than what vLLM knows, and than the adapter of the payload has."""
+"""The smallest value that vLLM takes (1, 8, 16, …) and that is not below the rank of the payload's adapter, 4."""
 
 NICE_ON_CPU = 10
 """The rest of the stack, the trainer and the harness need the same cores, and for less: see `priority`."""

@@ -237,3 +237,14 @@ def test_the_live_line_tells_the_refits_of_the_perturbation_apart() -> None:
         "observing the restored weights",
         "a last generation",
     ]
+
+
+def test_the_live_line_tells_of_an_adapter_where_one_is_tried() -> None:
+    progress, said = Progress(lambda: 0.0), []
+    for fields in passing_run(run_config(lora=True)):
+        progress.follow(events.parse_fields(fields))
+        if fields["kind"] in {"perturbation.observed", "adapter", "adapter.observed"}:
+            view = io.StringIO()
+            RichConsole(file=view, width=80).print(progress)
+            said.append(view.getvalue().split("  ")[-1].strip())
+    assert said[-3:] == ["a LoRA adapter", "trying the LoRA adapter", "a last generation"]

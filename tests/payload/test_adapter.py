@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from smokestack_payload import adapter, model
+from smokestack_payload.errors import ModelError
 from smokestack_payload.held import digests
 
 SEED = 7
@@ -60,5 +61,11 @@ def test_it_is_written_in_the_format_of_peft(tiny: Any, tmp_path: Path) -> None:
 
 
 def test_a_model_without_such_layers_is_refused() -> None:
-    with pytest.raises(ValueError, match="none of the layers"):
-        adapter.drawn(torch.nn.Sequential(torch.nn.Linear(2, 2)), SEED)
+    with pytest.raises(ModelError, match="no layer that a LoRA adapter") as caught:
+        adapter.drawn(torch.nn.ModuleDict({"c_attn": torch.nn.Linear(2, 2), "act": torch.nn.ReLU()}), SEED)
+    assert caught.value.found == "linear layers c_attn"
+    assert "q_proj" in (caught.value.expected or "")
+    assert "leave out --lora" in (caught.value.hint or "")
+    with pytest.raises(ModelError) as caught:
+        adapter.drawn(torch.nn.Sequential(torch.nn.ReLU()), SEED)
+    assert caught.value.found == "no linear layer"

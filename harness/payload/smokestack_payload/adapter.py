@@ -1,7 +1,7 @@
 """A small LoRA adapter of the policy: drawn at random, written as engines load it, applied here as their reference.
 
-It is not trained. Each layer's change is as large as the layer's own weights, so that an engine that leaves it out, or
-adds it twice, does not come near the reference.
+It is not trained. Each layer's change is half as large as the layer's own weights, so that an engine that leaves it
+out, or adds it twice, does not come near the reference.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from smokestack_payload.errors import ModelError
 from smokestack_payload.publish import published
 
 NAME = "smokestack-adapter"
@@ -41,7 +42,7 @@ class Adapter:
 
 @torch.no_grad()
 def drawn(model: torch.nn.Module, seed: int) -> Adapter:
-    """Random factors for each layer that engines commonly adapt."""
+    """Random factors for each layer that engines commonly adapt. Raises ModelError for a model without any."""
     generator = torch.Generator().manual_seed(seed)
     factors = {}
     for name, layer in model.named_modules():
@@ -52,8 +53,18 @@ def drawn(model: torch.nn.Module, seed: int) -> Adapter:
             scale = STRENGTH * _size(weight) / _size((up @ down) * (ALPHA / RANK))
             factors[name] = (down, up * scale)
     if not factors:
-        raise ValueError(f"the model has none of the layers {', '.join(TARGETS)}")
+        raise _no_layer(model)
     return Adapter(factors)
+
+
+def _no_layer(model: torch.nn.Module) -> ModelError:
+    linear = {name.rpartition(".")[2] for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)}
+    return ModelError(
+        "the model has no layer that a LoRA adapter of ours is for",
+        expected=f"one of {', '.join(TARGETS)}",
+        found=f"linear layers {', '.join(sorted(linear))}" if linear else "no linear layer",
+        hint="leave out --lora, or choose a model with such layers with --model",
+    )
 
 
 @contextmanager

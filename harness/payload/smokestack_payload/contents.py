@@ -13,15 +13,14 @@ from dataclasses import asdict
 from typing import Any, TypedDict
 
 import torch
-from vllm.lora.layers.base import BaseLayerWithLoRA
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 
 from smokestack_payload.cuts import cuts_of
 from smokestack_payload.digests import digest, dtype_name, values_digest
 from smokestack_payload.settings import Cut
 
-ADAPTED = ".base_layer"
-"""What vLLM adds to a layer's name when adapters may be added to it (`--enable-lora`)."""
+INSIDE = "base_layer"
+"""What vLLM calls a layer in the one that it puts around it, so that adapters may be added (`--enable-lora`)."""
 
 ROWS_AT_ONCE = 512
 """Rows of the identity matrix in one product: bounds its memory for wide layers."""
@@ -64,7 +63,7 @@ def is_repacked(layer: torch.nn.Module) -> bool:
 
     A layer that adapters are added to is not it: it speaks for the one inside.
     """
-    if isinstance(layer, BaseLayerWithLoRA):
+    if hasattr(layer, INSIDE):
         return False
     looks_up = isinstance(layer, VocabParallelEmbedding) and not isinstance(layer, ParallelLMHead)
     return hasattr(layer, "cpu_linear") and not looks_up
@@ -117,7 +116,7 @@ def _unseen(name: str, tensor: torch.Tensor) -> Told:
 
 def _names(model: Any, prefix: str) -> list[str]:
     """The trainer's names for the module at `prefix`: several where the engine fuses what the trainer has apart."""
-    parent, _, own = prefix.removesuffix(ADAPTED).rpartition(".")
+    parent, _, own = prefix.removesuffix(f".{INSIDE}").rpartition(".")
     fused: list[str] = getattr(model, "packed_modules_mapping", {}).get(own, [own])
     return [f"{parent}.{name}" if parent else name for name in fused]
 

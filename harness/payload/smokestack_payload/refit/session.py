@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from smokestack_payload.background import in_background
 from smokestack_payload.errors import RefitError
 from smokestack_payload.refit.admin import WAIT, EngineFleet, FleetError
+from smokestack_payload.refit.limit import Limit
 from smokestack_payload.refit.manifest import Expected, check_source
 
 T = TypeVar("T")
@@ -66,23 +67,6 @@ class RefitReport:
     seconds: Mapping[str, float]
     engines: list[str]
     workers: Mapping[int, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The one time limit of a piece of work, however many parts it has; `prepared_s` of it went into the first."""
-
-    granted_s: float
-    ends: float
-    clock: Callable[[], float]
-    prepared_s: float = 0.0
-
-    def left(self) -> float:
-        return max(self.ends - self.clock(), 0.0)
-
-    def __str__(self) -> str:
-        prepared = f", {self.prepared_s:.1f} s of it for writing" if self.prepared_s else ""
-        return f"within {self.granted_s:g} s{prepared}"
 
 
 class RefitSession:
