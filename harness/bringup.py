@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.clock import Deadline
-from harness.crossing import Crossings
 from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.errors import NotReadyError
@@ -20,6 +19,7 @@ from harness.fitness import require_bearable
 from harness.gpu_options import require_nccl
 from harness.gpus import assigned
 from harness.guards import require_no_open_update, require_unpaused, require_world_sizes
+from harness.inflight import GenerationsInFlight
 from harness.manifest import Manifest, installed_pins, load_manifest, require_installed
 from harness.models import ModelChoice
 from harness.observer import Observer
@@ -184,17 +184,17 @@ def observer_of(session: Session, stack: Stack) -> Observer:
     )
 
 
-def crossings_of(session: Session, stack: Stack) -> Crossings:
+def in_flight_of(session: Session, stack: Stack) -> GenerationsInFlight:
     """Long generations that are in flight at the refits after the last step."""
     deadlines = session.config.deadlines
-    return Crossings(
+    return GenerationsInFlight(
         topology=stack.topology,
         frontend_url=stack.context.serving_url,
         model=session.config.served_model_name,
         max_model_len=session.config.max_model_len,
         clock=session.clock,
         request_s=deadlines.request_s,
-        stream_s=2 * deadlines.request_s + deadlines.refit_s,
+        stream_s=4 * deadlines.request_s + 2 * deadlines.refit_s,
         watch=stack.watch,
         credentials=stack.context.credentials,
     )

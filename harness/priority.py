@@ -13,30 +13,47 @@ from pathlib import Path
 
 from harness.clock import Clock, Deadline
 
+LEAST = 19
 PATIENCE_S, POLL_S = 2.0, 0.05
 """The kernel takes an autogroup's value from one who is not root about once in 0.1 s, whoever asked before."""
 
 
-def lower(pid: int, nice: int, clock: Clock) -> None:
-    """Give `pid`, the leader of a new session, and what it will start, the value `nice` (see nice(2)).
+def lower(pid: int, by: int, clock: Clock) -> str | None:
+    """Make `pid`, the leader of a new session, and what it will start, nicer than this process by `by` (see nice(2)).
 
     Where the kernel shares out the cores by session (autogroup, see sched(7)), that value counts within the session
-    only, and the session has one of its own. A process that has ended already is left to whoever looks after it.
+    only, and the session has one of its own. Returns what hindered it, if anything did. A process that has ended
+    already is left to whoever looks after it.
     """
     try:
-        os.setpriority(os.PRIO_PROCESS, pid, nice)
-    except ProcessLookupError:
-        return
-    deadline = Deadline.after(clock, PATIENCE_S)
-    while not _set_autogroup(Path(f"/proc/{pid}/autogroup"), nice) and not deadline.passed(clock):
-        clock.sleep(POLL_S)
-
-
-def _set_autogroup(file: Path, nice: int) -> bool:
-    """False when it is worth asking again. A kernel without autogroups has no such file."""
-    try:
-        with file.open("r+") as autogroup:
-            autogroup.write(str(nice))
+        os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, 0) + by, LEAST))
+        own = autogroup_of(os.getpid())
+        if own is not None:
+            _set_autogroup(Path(f"/proc/{pid}/autogroup"), min(own + by, LEAST), clock)
+    except (ProcessLookupError, FileNotFoundError):
+        return None
     except OSError as refused:
-        return refused.errno != errno.EAGAIN
-    return True
+        return f"{refused.strerror}: pid {pid} keeps its share of the cores"
+    return None
+
+
+def autogroup_of(pid: int) -> int | None:
+    """The value of a process's session; None where the kernel has no autogroups. Raises OSError."""
+    try:
+        told = Path(f"/proc/{pid}/autogroup").read_text()
+    except FileNotFoundError:
+        return None
+    return int(told.rpartition("nice ")[2])
+
+
+def _set_autogroup(file: Path, nice: int, clock: Clock) -> None:
+    """Ask until the kernel takes it. Raises OSError for another refusal, and when patience is at its end."""
+    deadline = Deadline.after(clock, PATIENCE_S)
+    while True:
+        try:
+            file.write_text(str(nice))
+            return
+        except OSError as refused:
+            if refused.errno != errno.EAGAIN or deadline.passed(clock):
+                raise
+            clock.sleep(POLL_S)

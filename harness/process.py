@@ -17,7 +17,6 @@ from typing import IO, Any
 from harness.clock import Clock, Deadline, SteadyClock
 from harness.ending import POLL_S, Ending, Stopped, never, send
 from harness.errors import DoctorError, InstallError, ServiceDiedError
-from harness.priority import lower
 from harness.proctable import ProcessId, ProcessRow, ProcessTable, read_row
 from harness.services.spec import ServiceSpec
 from harness.survivors import RUN_MARK, SERVICE_MARK, ProcessTree
@@ -49,8 +48,6 @@ class Process:
             log = files.enter_context(_open_log(self.spec.log))
             stdout = log if self._stdout is None else files.enter_context(_open_log(self._stdout))
             self._popen = _spawn(self.spec, self.run_id, stdout=stdout, stderr=log)
-        if self.spec.nice:
-            lower(self._popen.pid, self.spec.nice, _STEADY)
         row = read_row(self._popen.pid)
         assert row is not None, "a child that was not reaped is in the process table"
         self._ending = Ending(ProcessTree(self.spec.name, self.run_id, leader=row.id, session=row.pid))

@@ -19,6 +19,7 @@ from harness.events import BaseEvent, Failure, Listening, Note, Processes, Servi
 from harness.exposure import Exposure
 from harness.leases import Leases
 from harness.plain import PlainStartup
+from harness.priority import lower
 from harness.process import Process
 from harness.proctable import ProcessTable
 from harness.services import frontend
@@ -115,8 +116,18 @@ class Stack:
         process = Process(spec, run_id=self.context.config.run_id)
         self._watch.add(process)
         process.start()
-        started_s = process.start_time / TICKS_PER_S
-        self._emit(ServiceStarted(service=spec.name, pid=process.pid, start_time=started_s, log=str(spec.log)))
+        hindered = lower(process.pid, spec.nice, self._clock) if spec.nice else None
+        self._emit(
+            ServiceStarted(
+                service=spec.name,
+                pid=process.pid,
+                start_time=process.start_time / TICKS_PER_S,
+                log=str(spec.log),
+                nice=0 if hindered else spec.nice,
+            )
+        )
+        if hindered:
+            self._emit(Note(text=f"{spec.name} was to run at a lower priority: {hindered}"))
         return process
 
     def may_end(self, name: str, *, with_any_status: bool = False) -> None:

@@ -10,7 +10,7 @@ from itertools import chain, cycle, islice
 from typing import Any
 
 from harness.adapters import try_adapter
-from harness.bringup import crossings_of, observer_of
+from harness.bringup import in_flight_of, observer_of
 from harness.channel import TrainerChannel
 from harness.configured import expected_engines
 from harness.errors import RefitError, TrainingError
@@ -69,7 +69,7 @@ class Trainer:
 
     def follow(self, stack: Stack) -> None:
         """Wait for the trainer, and look at the stack before the first transfer: as it is, and destroyed."""
-        crossings = crossings_of(self.session, stack) if self.session.config.engine_labels else None
+        in_flight = in_flight_of(self.session, stack) if self.session.config.engine_labels else None
         follower = Follower(
             channel=self.channel,
             clock=self.session.clock,
@@ -79,8 +79,8 @@ class Trainer:
             emit=self.session.emit_from_trainer,
             observe=lambda version: self.observe(stack, observer, prompts, version),
             observe_stage=lambda stage: self._observe_stage(stack, observer, prompts, stage),
-            before_stage=lambda stage: crossings.begin(stage, prompts[0]) if crossings else "wait",
-            after_stage=lambda stage: self.session.emit(crossings.end(stage)) if crossings else None,
+            before_stage=lambda stage: in_flight.begin(stage, prompts[0]) if in_flight else "wait",
+            after_stage=lambda stage: self.session.emit(in_flight.end(stage)) if in_flight else None,
             observe_adapter=(lambda told: self._observe_adapter(observer, prompts, told)) if self._lora else None,
         )
         ready = follower.await_ready()

@@ -144,7 +144,7 @@ def test_generations_were_in_flight_in_each_way_to_pause(default_run: Outcome) -
     before = {"repeated": "4", "perturbed": "4-repeated", "restored": "4-perturbed"}
     after = {"repeated": "4-repeated", "perturbed": "4-perturbed", "restored": "4"}
     for stage, pause in (("repeated", "abort"), ("perturbed", "wait"), ("restored", "keep")):
-        told = default_run.only("crossing", stage=stage)
+        told = default_run.only("generations.in-flight", stage=stage)
         engine = [one for one in told["generations"] if one["via"] == "engine"]
         assert (told["pause"], len(engine), len(told["generations"])) == (pause, 4, 6)
         begun = [one for one in engine if one["spans"] and one["spans"][0]["version"] == before[stage]]

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from harness.events.base import BaseEvent, Source, TrainerEvent
 from harness.events.command import CommandEnded, EngineLabels, LabelsSeen, Surveyed
-from harness.events.crossing import PAUSES, Crossing, InFlight, PauseMode
+from harness.events.inflight import PAUSES, InFlight, LongGeneration, PauseMode
 from harness.events.observation import (
     BEFORE_TRANSFER,
     AdapterObservation,
@@ -90,7 +90,6 @@ __all__ = [
     "CacheAnswer",
     "CacheProbe",
     "CommandEnded",
-    "Crossing",
     "Cut",
     "Destroyed",
     "EngineLabels",
@@ -108,6 +107,7 @@ __all__ = [
     "LabelsSeen",
     "Listening",
     "ListeningSocket",
+    "LongGeneration",
     "Mismatch",
     "Note",
     "Observed",
@@ -174,7 +174,7 @@ Event = (
     | Destroyed
     | PerturbationObserved
     | AdapterObserved
-    | Crossing
+    | InFlight
     | LabelsSeen
     | Surveyed
     | CommandEnded

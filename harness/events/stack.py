@@ -8,13 +8,17 @@ from harness.events.base import Count, Data, Flag, HarnessEvent, Whole
 
 
 class ServiceStarted(HarnessEvent):
-    """`start_time` (seconds since the machine booted) together with the pid names one process for good."""
+    """`start_time` (seconds since the machine booted) together with the pid names one process for good.
+
+    `nice` is by how much its priority is lower than that of the harness (see nice(2)).
+    """
 
     kind: Literal["service.started"] = "service.started"
     service: str
     pid: Count
     start_time: float
     log: str
+    nice: int = 0
 
 
 class ServiceReady(HarnessEvent):

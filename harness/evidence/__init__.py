@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from harness.evidence import adapters, cache, content, crossing, gpus, mismatch, policy, stack, training, versions
+from harness.evidence import adapters, cache, content, gpus, inflight, mismatch, policy, stack, training, versions
 from harness.evidence.check import Check, Expectation, Findings, Status
 from harness.evidence.coverage import weights_covered
 from harness.evidence.exposure import loopback_only
@@ -48,7 +48,7 @@ CHECKS: Mapping[str, Callable[[Timeline, Expectation], Findings]] = {
     "policy.mismatch": mismatch.mismatch_within_budget,
     "policy.cache-reset": cache.cache_reset,
     "policy.versions-spans": versions.versions_in_outputs,
-    "policy.generations-in-flight": crossing.fared_as_the_pause_says,
+    "policy.generations-in-flight": inflight.generations_in_flight,
     "generation.after-update": stack.generation_after_update,
     "engine.not-paused": stack.not_paused,
     "stack.same-processes": stack.same_processes,

@@ -6,6 +6,7 @@ How digests are compared, and which count as evidence, is in `holdings`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from harness import events
 from harness.evidence.check import TOLERANCE, Expectation, Findings, counted, span
@@ -14,7 +15,7 @@ from harness.evidence.holdings import Comparison, held_by_ranks, is_evidence, of
 from harness.evidence.policy import all_observed, observed_by_version
 from harness.evidence.timeline import Timeline
 
-STAGES: tuple[events.Stage, ...] = ("perturbed", "restored")
+STAGES: tuple[events.Stage, ...] = get_args(events.Stage)
 
 
 def weights_destroyed(run: Timeline, want: Expectation) -> Findings:
@@ -53,7 +54,7 @@ def weights_digests(run: Timeline, want: Expectation) -> Findings:
     """`policy.weights-digests`: at each version what the engine can show of its parameters is the trainer's."""
     findings = Findings(
         expected=f"each parameter that the engine shows has the trainer's digest, for versions {span(want.versions)}"
-        " and the perturbed weights",
+        " and the repeated and perturbed weights",
         proves="each parameter that gave evidence is in the engine as it is in the trainer, bit for bit",
         means="a parameter in the engine is not the trainer's",
     )
@@ -67,11 +68,12 @@ def weights_digests(run: Timeline, want: Expectation) -> Findings:
             continue
         for where, parameters in held_by_ranks(observed[version].engines, want, f"at version {version}", findings):
             compared.make(f"version {version}: {where}", trainer[version], parameters)
-    perturbed = [item for item in run.of(events.Perturbation) if item.stage == "perturbed"]
+    sent = {item.stage: item.parameters for item in run.of(events.Perturbation)}
     for item in run.of(events.PerturbationObserved):
-        if item.stage == "perturbed" and perturbed:
-            for where, parameters in held_by_ranks(item.engines, want, "perturbed", findings):
-                compared.make(f"perturbed: {where}", perturbed[0].parameters, parameters)
+        # What came back is compared with what was there, by `weights_restored`.
+        if item.stage in sent and item.stage != "restored":
+            for where, parameters in held_by_ranks(item.engines, want, item.stage, findings):
+                compared.make(f"{item.stage}: {where}", sent[item.stage], parameters)
     if not compared.equal:
         findings.missing.append("no parameter with evidence")
     findings.seen = str(compared)
@@ -99,6 +101,7 @@ def weights_restored(run: Timeline, want: Expectation) -> Findings:
     _require_turns(run, final[-1], sent, stages, findings)
     gaps = _visible_changes("perturbed", final[-1].engines, stages["perturbed"].engines, want, findings)
     _require_all_changed(final[-1].engines, stages["perturbed"].engines, want, findings)
+    all_observed(stages["repeated"].engines, "with the repeated weights", want, findings)
     _require_same(final[-1].engines, stages["restored"].engines, want, findings)
     if gaps:
         findings.seen = f"|diff| >= {min(gaps).size:.1e}, then exactly as before"
@@ -112,7 +115,7 @@ def _require_turns(
     stages: Mapping[events.Stage, events.PerturbationObserved],
     findings: Findings,
 ) -> None:
-    turns = [final, sent["perturbed"], stages["perturbed"], sent["restored"], stages["restored"]]
+    turns = [final, *(event for stage in STAGES for event in (sent[stage], stages[stage]))]
     places = [run.position(event) for event in turns]
     if places != sorted(places):
         findings.wrong.append("perturbation, restoration and their observations are out of order")

@@ -82,7 +82,8 @@ def _require_order(run: Timeline, version: int, observed: events.Observed | None
 def weights_match(run: Timeline, want: Expectation) -> Findings:
     """`policy.weights-match`: for each version the engine computes what the trainer computes with these weights."""
     findings = Findings(
-        expected=f"same greedy tokens, log-probabilities within {want.tolerance:g}, for versions {span(want.versions)}",
+        expected=f"same greedy tokens, log-probabilities within {want.tolerance:g}, for versions {span(want.versions)}"
+        " and the last one's weights once more",
         proves="the engine computes with the trainer's weights of the same version",
         means="the engine does not compute with the trainer's weights of the same version",
     )
@@ -100,6 +101,12 @@ def weights_match(run: Timeline, want: Expectation) -> Findings:
         for engine in _engines_at(version, observed, want, findings):
             where = f"version {version}{want.at(engine.admin_url)}"
             gaps += compare_probes(where, reference, engine.probes, want.tolerance, findings)
+    for item in run.of(events.PerturbationObserved):
+        reference = trainer.get(want.versions[-1])
+        if item.stage == "repeated" and reference:
+            for engine in all_observed(item.engines, "with the repeated weights", want, findings):
+                where = f"repeated{want.at(engine.admin_url)}"
+                gaps += compare_probes(where, reference, engine.probes, want.tolerance, findings)
     if gaps:
         worst = max(gaps)
         findings.seen = f"|diff| <= {worst.size:.1e}, {worst.where}"

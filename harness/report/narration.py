@@ -114,7 +114,7 @@ def _(event: events.AdapterObserved) -> str:
 
 
 @narrate.register
-def _(event: events.Crossing) -> str:
+def _(event: events.InFlight) -> str:
     cut = sum(one.tokens < one.asked for one in event.generations)
     split = sum(len(one.spans or ()) > 1 for one in event.generations)
     return f"paused by {event.pause}: {counted(len(event.generations), 'generation')}, {cut} cut short, {split} split"
@@ -153,7 +153,8 @@ def _(event: events.Destroyed) -> str:
 
 @narrate.register
 def _(event: events.Perturbation) -> str:
-    return f"weights {event.stage}: version label {plain(event.label)!r} ({event.seconds:.2f} s)"
+    what = "sent again" if event.stage == "repeated" else event.stage
+    return f"weights {what}: version label {plain(event.label)!r} ({event.seconds:.2f} s)"
 
 
 @narrate.register

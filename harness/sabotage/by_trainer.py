@@ -123,10 +123,24 @@ WHILE_TRAINING: tuple[Sabotage, ...] = (
     ),
     Sabotage(
         "drained-generations",
-        "the refit that is to keep what runs lets it finish first",
+        "a refit that is to keep what runs lets it finish",
         "trainer",
         ("policy.generations-in-flight",),
         ("engine output 0 went on under 2-perturbed, although it was held",),
+    ),
+    Sabotage(
+        "kept-generations",
+        "a refit that is to let finish what runs keeps it",
+        "trainer",
+        ("policy.generations-in-flight",),
+        ("perturbed weights, paused by wait: engine output 0 ",),
+    ),
+    Sabotage(
+        "unaborted-generations",
+        "a refit that is to abort what runs keeps it",
+        "trainer",
+        ("policy.generations-in-flight",),
+        ("repeated weights, paused by abort: engine output 0 was not aborted",),
     ),
     Sabotage(
         "stale-prefix-cache",

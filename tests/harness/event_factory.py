@@ -137,13 +137,13 @@ def _perturbation(config: RunConfig) -> list[events.Event]:
     last, repeated, perturbed = str(config.steps), f"{config.steps}-repeated", f"{config.steps}-perturbed"
     return [
         events.Perturbation(stage="repeated", label=repeated, seconds=0.1, parameters=digests(last, config)),
-        crossing("repeated", last, repeated, config),
+        in_flight("repeated", last, repeated, config),
         events.PerturbationObserved(stage="repeated", engines=engines(repeated, config.steps, config, key=last)),
         events.Perturbation(stage="perturbed", label=perturbed, seconds=0.1, parameters=digests(perturbed, config)),
-        crossing("perturbed", repeated, perturbed, config),
+        in_flight("perturbed", repeated, perturbed, config),
         events.PerturbationObserved(stage="perturbed", engines=engines(perturbed, 9, config)),
         events.Perturbation(stage="restored", label=last, seconds=0.1, parameters=digests(last, config)),
-        crossing("restored", perturbed, last, config),
+        in_flight("restored", perturbed, last, config),
         events.PerturbationObserved(stage="restored", engines=engines(last, config.steps, config)),
     ]
 
@@ -321,7 +321,7 @@ def cache_probe() -> events.CacheProbe:
     )
 
 
-def crossing(stage: events.Stage, before: str, after: str, config: RunConfig) -> events.Crossing:
+def in_flight(stage: events.Stage, before: str, after: str, config: RunConfig) -> events.InFlight:
     """Generations in flight at one refit, two at each engine and one through the frontend."""
     pause, asked = events.PAUSES[stage], 64
     tokens = 40 if pause == "abort" else asked
@@ -329,7 +329,7 @@ def crossing(stage: events.Stage, before: str, after: str, config: RunConfig) ->
     spans = [events.Span(version=before, start=0, end=begun)]
     if begun < tokens:
         spans.append(events.Span(version=after, start=begun, end=tokens))
-    one = events.InFlight(
+    one = events.LongGeneration(
         via="engine",
         url=admin_url(0),
         seen=3,
@@ -345,7 +345,7 @@ def crossing(stage: events.Stage, before: str, after: str, config: RunConfig) ->
     # Dynamo's frontend calls an aborted answer "stop".
     frontend = one.model_copy(update=at_frontend | ({"finish_reason": "stop"} if pause == "abort" else {}))
     at_engines = [one.model_copy(update={"url": admin_url(index)}) for index in range(config.engines) for _ in range(2)]
-    return events.Crossing(
+    return events.InFlight(
         stage=stage,
         pause=pause,
         holds=1,

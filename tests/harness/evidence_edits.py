@@ -124,7 +124,8 @@ def freeze_content(*versions: int) -> Edit:
             the(run, "observed", version=version)["engines"][0]["probes"] = before
             the(run, "probe", version=version)["probes"] = before
             if version == LAST:
-                the(run, "perturbation.observed", stage="restored")["engines"][0]["probes"] = before
+                for stage in ("repeated", "restored"):
+                    the(run, "perturbation.observed", stage=stage)["engines"][0]["probes"] = before
 
     return change
 
@@ -221,7 +222,7 @@ def put_in_flight(stage: str, place: int | slice, **values: Any) -> Edit:
     """An edit of the generations around one refit: 0 and 1 are the first engine's, -1 is the frontend's."""
 
     def change(run: list[Fields]) -> None:
-        generations = the(run, "crossing", stage=stage)["generations"]
+        generations = the(run, "generations.in-flight", stage=stage)["generations"]
         for one in generations[place] if isinstance(place, slice) else [generations[place]]:
             one.update(values)
 

@@ -72,7 +72,14 @@ def test_an_unreadable_event_speaks_against_the_checks_that_rely_on_it(kind: str
         "processes",
         "listening",
     }
-    relied_on |= {"crossing", "trainer.ready", "destroyed", "weights", "perturbation", "perturbation.observed"}
+    relied_on |= {
+        "generations.in-flight",
+        "trainer.ready",
+        "destroyed",
+        "weights",
+        "perturbation",
+        "perturbation.observed",
+    }
     checks = judged(edited(SOUND, spoil))
     if kind in relied_on | {"teardown"}:
         assert any(f"({kind}) is unreadable: surprise" in checks[check_id].found for check_id in red(checks))
@@ -171,12 +178,11 @@ def test_a_restoration_that_the_trainer_did_not_tell_of_proves_neither_content_n
 
 def test_what_was_in_flight_is_counted_for_each_way_to_pause() -> None:
     check = judged(SOUND)["policy.generations-in-flight"]
-    assert (
-        check.found
-        == "3 of 3 generations ended by abort; 3 of 3 generations finished by wait; 3 of 3 generations kept by keep"
-    )
-    one = edited(SOUND, put_in_flight("restored", 0, spans=spans(("4-perturbed", 0, 64))))
-    assert judged(one)["policy.generations-in-flight"].found.endswith("2 of 3 generations kept by keep")
+    assert check.found == "3 of 3 aborted; 3 of 3 waited for; 3 of 3 kept"
+    one = edited(SOUND, put_in_flight("restored", 0, ended_s=0.05, spans=spans(("4-perturbed", 0, 64))))
+    assert judged(one)["policy.generations-in-flight"].found.endswith("2 of 3 kept")
+    again = edited(SOUND, put("generations.in-flight", {"stage": "repeated"}, holds=3))
+    assert judged(again)["policy.generations-in-flight"].found.startswith("3 of 3 aborted (held at attempt 3); ")
 
 
 def test_one_begun_after_the_refit_is_whole_and_was_not_in_flight() -> None:
@@ -187,7 +193,7 @@ def test_one_begun_after_the_refit_is_whole_and_was_not_in_flight() -> None:
     )
     check = judged(late)["policy.generations-in-flight"]
     assert check.status == "pass"
-    assert check.found.startswith("2 of 3 generations ended by abort; ")
+    assert check.found.startswith("2 of 3 aborted; ")
 
 
 def test_an_abort_that_ends_nothing_is_named() -> None:
@@ -200,6 +206,12 @@ def test_an_abort_that_ends_nothing_is_named() -> None:
     )
 
 
+def test_what_no_server_answered_has_no_status_of_a_server() -> None:
+    run = edited(SOUND, put_in_flight("restored", -1, status=0, tokens=0, error="no end within 30 s"))
+    found = judged(run)["policy.generations-in-flight"].found
+    assert found == "restored weights, paused by keep: frontend output 2 got no answer: no end within 30 s"
+
+
 def test_what_was_held_and_went_on_before_the_refit_was_done_is_named() -> None:
     run = edited(SOUND, put_in_flight("restored", 0, ended_s=0.3, spans=spans(("4-perturbed", 0, 64))))
     assert judged(run)["policy.generations-in-flight"].found == (
@@ -208,7 +220,7 @@ def test_what_was_held_and_went_on_before_the_refit_was_done_is_named() -> None:
 
 
 def test_nothing_in_flight_is_said_of_each_engine_and_the_frontend() -> None:
-    none = edited(SOUND, put("crossing", {"stage": "perturbed"}, generations=[]))
+    none = edited(SOUND, put("generations.in-flight", {"stage": "perturbed"}, generations=[]))
     assert judged(none)["policy.generations-in-flight"].found == (
         "no evidence: perturbed weights, paused by wait: nothing was in flight at 1 of the engines;"
         " perturbed weights, paused by wait: nothing was in flight through the frontend"

@@ -2,61 +2,89 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import re
-from dataclasses import replace
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness import priority
 from harness.clock import SteadyClock
-from harness.priority import lower
-from harness.process import Process
-from tests.harness.scripted import service
+from harness.priority import LEAST, autogroup_of, lower
+
+CLOCK = SteadyClock()
 
 
-def autogroup_of(pid: int) -> int | None:
-    file = Path(f"/proc/{pid}/autogroup")
-    found = re.search(r"nice (-?\d+)", file.read_text()) if file.exists() else None
-    return None if found is None else int(found[1])
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """The leader of a session of its own."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as popen:
+        yield popen
+        popen.kill()
 
 
-def test_a_service_has_the_share_that_its_spec_says(tmp_path: Path) -> None:
-    lowered = Process(replace(service(tmp_path, "import time; time.sleep(60)"), nice=10), run_id="r")
-    lowered.start()
-    try:
-        assert os.getpriority(os.PRIO_PROCESS, lowered.pid) == 10
-        assert autogroup_of(lowered.pid) in {10, None}
-    finally:
-        lowered.kill()
+def shares(pid: int) -> tuple[int, int | None]:
+    return os.getpriority(os.PRIO_PROCESS, pid), autogroup_of(pid)
 
 
-def test_a_service_without_one_has_that_of_whoever_started_it(tmp_path: Path) -> None:
-    plain = Process(service(tmp_path, "import time; time.sleep(60)"), run_id="r")
-    plain.start()
-    try:
-        assert os.getpriority(os.PRIO_PROCESS, plain.pid) == os.getpriority(os.PRIO_PROCESS, 0)
-        assert autogroup_of(plain.pid) in {0, None}
-    finally:
-        plain.kill()
+def lowered(by: int) -> tuple[int, int | None]:
+    nice, autogroup = shares(os.getpid())
+    return min(nice + by, LEAST), None if autogroup is None else min(autogroup + by, LEAST)
+
+
+@pytest.mark.parametrize("by", [10, 40], ids=["by some", "by more than there is"])
+def test_a_session_gets_less_than_whoever_started_it(by: int, child: subprocess.Popen[bytes]) -> None:
+    assert lower(child.pid, by, CLOCK) is None
+    assert shares(child.pid) == lowered(by)
 
 
 def test_a_process_that_has_ended_is_left_to_whoever_looks_after_it() -> None:
-    lower(2**22 + 1, 10, SteadyClock())
+    assert lower(2**22 + 1, 10, CLOCK) is None
+
+
+class Kernel:
+    """Refuses to take an autogroup's value with `refusals`, one at a time; then takes it."""
+
+    def __init__(self, *refusals: int) -> None:
+        self.refusals = list(refusals)
+        self.taken: list[str] = []
+
+    def write_text(self, text: str) -> None:
+        if self.refusals:
+            refused = self.refusals.pop(0)
+            raise OSError(refused, os.strerror(refused))
+        self.taken.append(text)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "POLL_S", 0.001)
+
+
+def lower_by(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    monkeypatch.setattr(priority, "autogroup_of", lambda _: 3)
+    monkeypatch.setattr(priority, "Path", lambda _: kernel)
+    monkeypatch.setattr(os, "setpriority", lambda *_: None)
+    return lower(7, 10, CLOCK)
 
 
 def test_a_kernel_that_asks_for_patience_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [False, False, True]
-    asked: list[tuple[str, int]] = []
+    kernel = Kernel(errno.EAGAIN, errno.EAGAIN)
+    assert lower_by(kernel, monkeypatch) is None
+    assert kernel.taken == ["13"]
 
-    def set_autogroup(file: Path, nice: int) -> bool:
-        asked.append((str(file), nice))
-        return answers.pop(0)
 
-    monkeypatch.setattr(priority, "_set_autogroup", set_autogroup)
-    monkeypatch.setattr(priority, "POLL_S", 0.001)
-    monkeypatch.setattr(os, "setpriority", lambda *_: None)
-    lower(7, 10, SteadyClock())
-    assert asked == [("/proc/7/autogroup", 10)] * 3
-    assert not answers
+@pytest.mark.parametrize("refusal", [errno.EROFS, errno.EAGAIN])
+def test_what_hinders_it_is_said(refusal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "PATIENCE_S", 0.01)
+    kernel = Kernel(*[refusal] * 1000)
+    assert lower_by(kernel, monkeypatch) == f"{os.strerror(refusal)}: pid 7 keeps its share of the cores"
+    assert not kernel.taken
+
+
+def test_a_kernel_without_autogroups_has_none_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "Path", lambda _: Path("/nowhere/autogroup"))
+    assert autogroup_of(1) is None

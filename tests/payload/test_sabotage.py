@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import STEPS, FakeEngine, plan, settings
-from smokestack_payload import sabotage
+from smokestack_payload import misled, sabotage
 from smokestack_payload.errors import ProtocolError
 from smokestack_payload.refit.admin import EngineFleet
 
@@ -53,9 +53,9 @@ def test_only_the_last_version_is_spoiled(name: str, make_engine: MakeEngine) ->
 
 def test_what_an_update_is_told_wrong(make_engine: MakeEngine) -> None:
     wrong_name = heard(make_engine, sabotage.UNKNOWN_NAME, STEPS)["/update_weights"]["update_info"]
-    assert wrong_name == {**UPDATE, "names": ["a", sabotage.NOBODYS_NAME, "c"]}
+    assert wrong_name == {**UPDATE, "names": ["a", misled.NOBODYS_NAME, "c"]}
     wrong_type = heard(make_engine, sabotage.REFUSED_UPDATE, STEPS)["/update_weights"]["update_info"]
-    assert wrong_type == {**UPDATE, "dtype_names": [sabotage.NO_TYPE, "float32", "float32"]}
+    assert wrong_type == {**UPDATE, "dtype_names": [misled.NO_TYPE, "float32", "float32"]}
 
 
 def test_weights_without_label_finish_without_a_version(make_engine: MakeEngine) -> None:
@@ -79,7 +79,7 @@ def test_left_paused_is_after_the_last_refit_of_a_run_only(
 
 def test_an_unreachable_master_is_told_to_the_engines_only(make_engine: MakeEngine) -> None:
     asked = heard(make_engine, sabotage.UNREACHABLE_MASTER, 0)["/init_weight_transfer_engine"]["init_info"]
-    assert asked == {"master_address": sabotage.NOBODYS_ADDRESS, "rank_offset": 1}
+    assert asked == {"master_address": misled.NOBODYS_ADDRESS, "rank_offset": 1}
     engine = make_engine()
     assert sabotage.spoiled_plan(plan(engine), settings(sabotage.UNREACHABLE_MASTER)) == plan(engine)
 
@@ -143,7 +143,7 @@ UPDATE_OF_SIX = {
     ("name", "changes"),
     [
         (sabotage.MISLED_ENGINE, {"names": ["norm", "other norm", "c", "b", "a", "d"]}),
-        (sabotage.REFUSED_BY_ONE, {"dtype_names": [sabotage.NO_TYPE, *["float32"] * 5]}),
+        (sabotage.REFUSED_BY_ONE, {"dtype_names": [misled.NO_TYPE, *["float32"] * 5]}),
     ],
 )
 def test_only_the_second_engine_is_told_something_wrong(

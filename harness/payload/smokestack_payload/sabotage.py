@@ -2,7 +2,7 @@
 
 Only `smoke --sabotage`, `selftest` and tests set `sabotage` in the trainer's configuration. Each name breaks exactly
 one thing; everything else is the real trainer. Those of a refit strike at the last version, so that no later step
-covers them up. The tensors and rollouts that are wrong are made in `spoiled`.
+covers them up. The tensors and rollouts that are wrong are made in `spoiled`, what engines are told wrong in `misled`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smokestack_payload.errors import ProtocolError
-from smokestack_payload.refit.admin import KEEP, WAIT, EngineFleet
-from smokestack_payload.refit.protocols import Call, protocol_of
+from smokestack_payload.refit.admin import EngineFleet
+from smokestack_payload.refit.protocols import protocol_of
 from smokestack_payload.rollout import Sampler
 from smokestack_payload.settings import Plan, TrainerSettings
 
@@ -42,6 +42,8 @@ STALE_PREFIX_CACHE = "stale-prefix-cache"
 LEFT_PAUSED = "left-paused"
 HALF_A_CHECKPOINT = "half-a-checkpoint"
 DRAINED_GENERATIONS = "drained-generations"
+KEPT_GENERATIONS = "kept-generations"
+UNABORTED_GENERATIONS = "unaborted-generations"
 
 NAMES = (
     UNKNOWN_NAME,
@@ -66,15 +68,9 @@ NAMES = (
     LEFT_PAUSED,
     HALF_A_CHECKPOINT,
     DRAINED_GENERATIONS,
+    KEPT_GENERATIONS,
+    UNABORTED_GENERATIONS,
 )
-
-LAST_ROUNDS = 2
-"""How often a run refits to its last version: after the last step, and back from the perturbed weights."""
-
-NOBODYS_NAME = "model.layers.0.nobody.weight"
-NO_TYPE = "float31"
-NOBODYS_ADDRESS = "192.0.2.1"
-"""Of the block that is kept for documentation (RFC 5737): routers have no way to it."""
 
 
 def require_known(name: str | None) -> None:
@@ -149,7 +145,9 @@ def fleet_of(plan: Plan, settings: TrainerSettings) -> EngineFleet:
     """The client of the plan's engines: the real one, unless there is a sabotage."""
     if settings.sabotage is None:
         return EngineFleet(plan.engines, plan.carried, protocol_of(settings))
-    return _SpoiledFleet(plan, settings)
+    from smokestack_payload.misled import MisledFleet
+
+    return MisledFleet(plan, settings)
 
 
 def spoiled_connector(
@@ -158,7 +156,9 @@ def spoiled_connector(
     """The connector with its sabotage, or as it is."""
     last = str(settings.steps)
     if settings.sabotage == LABEL_WITHOUT_WEIGHTS:
-        return lambda fleet, source: _Idle(connect(fleet, source), fleet, last)
+        from smokestack_payload.misled import Idle
+
+        return lambda fleet, source: Idle(connect(fleet, source), fleet, last)
     if settings.sabotage == HALF_A_CHECKPOINT:
         from smokestack_payload.spoiled import HalfWritten
 
@@ -169,102 +169,3 @@ def spoiled_connector(
         spoil = one_corrupted if settings.sabotage == ONE_CORRUPTED_TENSOR else swapped
         return lambda fleet, source: connect(fleet, SpoiledSource(source, spoil, lambda: fleet.version == last))
     return connect
-
-
-class _SpoiledFleet(EngineFleet):
-    """Tells the engines one thing wrong."""
-
-    def __init__(self, plan: Plan, settings: TrainerSettings) -> None:
-        self._sabotage = settings.sabotage
-        self._last = str(settings.steps)
-        self._last_rounds = 0
-        self._misled = plan.engines[-1]
-        super().__init__(plan.engines, plan.carried, protocol_of(settings))
-
-    def pause(self, mode: str = WAIT) -> None:
-        """vLLM drops its prefix cache with a pause, unless it is asked not to."""
-        if self.version == self._last and self._sabotage == STALE_PREFIX_CACHE:
-            self._each("pause", lambda _: [Call("/pause", params={"mode": mode, "clear_cache": "false"})])
-            return
-        super().pause(WAIT if mode == KEEP and self._sabotage == DRAINED_GENERATIONS else mode)
-
-    def reset_prefix_cache(self) -> None:
-        if self.version == self._last and self._sabotage == STALE_PREFIX_CACHE:
-            self.seconds["reset"] = 0.0
-            return
-        super().reset_prefix_cache()
-
-    def begin(self, version: str | None, limit_s: float) -> None:
-        super().begin(version, limit_s)
-        self._last_rounds += version == self._last
-
-    def resume(self) -> None:
-        """The last version is sent twice, the second time back from the perturbation: nothing resumes after that."""
-        if self._sabotage == LEFT_PAUSED and self._last_rounds == LAST_ROUNDS:
-            return
-        super().resume()
-
-    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        if self._sabotage == UNREACHABLE_MASTER:
-            init_info = {**init_info, "master_address": NOBODYS_ADDRESS}
-        super().init_weight_transfer_engine(init_info)
-
-    def update_weights(self, update_info: Any) -> None:
-        """The trainer's collective has begun or is about to, as with a trainer that does not know better."""
-        if self.version == self._last and self._sabotage == UNKNOWN_NAME:
-            names = list(update_info["names"])
-            names[len(names) // 2] = NOBODYS_NAME
-            update_info = {**update_info, "names": names}
-        if self.version == self._last and self._sabotage == REFUSED_UPDATE:
-            update_info = {**update_info, "dtype_names": [NO_TYPE, *update_info["dtype_names"][1:]]}
-        if self.version == self._last and self._sabotage in {MISLED_ENGINE, REFUSED_BY_ONE}:
-            changes = {"names": exchanged(update_info)}
-            if self._sabotage == REFUSED_BY_ONE:
-                changes = {"dtype_names": [NO_TYPE, *update_info["dtype_names"][1:]]}
-            wrong = {**update_info, **changes}
-            misled, update = self._misled, self._protocol.update
-            self._each("update", lambda engine: update(engine, wrong if engine == misled else update_info))
-            return
-        super().update_weights(update_info)
-
-    def finish_weight_update(self, weight_version: str | None = None) -> None:
-        if self.version == self._last and self._sabotage == WEIGHTS_WITHOUT_LABEL:
-            self.finish(None)
-            return
-        super().finish_weight_update(weight_version)
-
-
-class _Idle:
-    """A transfer engine that announces no tensor in the last version's update, and sends none."""
-
-    def __init__(self, engine: Any, fleet: EngineFleet, last: str) -> None:
-        self._engine = engine
-        self._fleet = fleet
-        self._last = last
-
-    def send_weights(self) -> None:
-        if self._fleet.version != self._last:
-            self._engine.send_weights()
-            return
-        self._fleet.start_weight_update()
-        self._fleet.update_weights(self._fleet.nothing)
-        self._fleet.finish_weight_update()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-
-def exchanged(update_info: Any) -> list[str]:
-    """The names of an update, the first two of equal type and shape with more than one dimension exchanged."""
-    kinds = [
-        (tuple(shape), dtype) for shape, dtype in zip(update_info["shapes"], update_info["dtype_names"], strict=True)
-    ]
-    first, second = next(
-        (one, other)
-        for one, kind in enumerate(kinds)
-        for other in range(one + 1, len(kinds))
-        if len(kind[0]) > 1 and kinds[other] == kind
-    )
-    names = list(update_info["names"])
-    names[first], names[second] = names[second], names[first]
-    return names

@@ -14,7 +14,7 @@ PAUSES: Mapping[Stage, PauseMode] = {"repeated": "abort", "perturbed": "wait", "
 """How each of these refits pauses the engines, with long generations in flight."""
 
 
-class InFlight(Data):
+class LongGeneration(Data):
     """A long generation that was asked for before a refit. Seconds count from the order to hold it.
 
     `seen` is how many pieces of it had come when it stood still. `spans` is None where the server tells none, as the
@@ -33,17 +33,18 @@ class InFlight(Data):
     ended_s: float
 
 
-class Crossing(ObserverEvent):
+class InFlight(ObserverEvent):
     """What became of the generations around a refit.
 
-    They were held before it, which was done at `held_s`; then the trainer paused the engines by `pause`, and said at
-    `refitted_s` that the refit was done. `holds` counts the attempts: those before the last caught nothing.
+    They were held before it, which was done at `held_s`; then the trainer paused the engines by `pause`. It said at
+    `refitted_s` that the refit was done, which it had been for a while: it computes digests before it says so. `holds`
+    counts the attempts: those before the last caught nothing.
     """
 
-    kind: Literal["crossing"] = "crossing"
+    kind: Literal["generations.in-flight"] = "generations.in-flight"
     stage: Stage
     pause: PauseMode
     holds: Count
     held_s: float
     refitted_s: float
-    generations: tuple[InFlight, ...]
+    generations: tuple[LongGeneration, ...]

@@ -20,7 +20,7 @@ from harness.calling import HttpBodyError, HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
 from harness.errors import SmokestackError
-from harness.events import PAUSES, Crossing, InFlight, PauseMode, Span, Stage
+from harness.events import PAUSES, InFlight, LongGeneration, PauseMode, Span, Stage
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
 from harness.vigil import Vigil, in_background
@@ -37,7 +37,7 @@ LASTS_S = 1.2
 ATTEMPTS = 5
 
 SETTLES_S = 0.1
-"""How long what was sent before the engines stood still is on its way at most."""
+"""How long what was sent before the engines stood still is on its way at most. Then nothing may come for as long."""
 
 FEWEST_TOKENS = 16
 """For a machine that was busy with something else when the pace was measured, too."""
@@ -60,7 +60,7 @@ class _Open:
 
 
 @dataclass
-class Crossings:
+class GenerationsInFlight:
     """Opens generations before a refit (`begin`), and collects them after it (`end`).
 
     `request_s` bounds everything that is waited for, `stream_s` one generation with the refit in its middle;
@@ -87,7 +87,8 @@ class Crossings:
     def begin(self, stage: Stage, prompt: Sequence[int]) -> PauseMode:
         """Hold the engines while they generate; how the refit is to pause them.
 
-        An attempt that caught nothing is taken back, and the next asks for twice as many tokens. The last one stands.
+        An attempt that caught nothing is taken back, and the next asks for twice as many tokens. The last one stands,
+        and so does one with an answer that is none.
         """
         self._prompt = prompt
         if not self._tokens:
@@ -95,21 +96,24 @@ class Crossings:
         for self._holds in range(1, ATTEMPTS + 1):
             self._open = [*self._asked_of_engines(), *self._asked_of_frontend()]
             self._vigil.until(lambda: self._running == self._places or self._some_ended(), self.request_s)
-            if self._hold() or self._holds == ATTEMPTS:
+            if self._hold() or self._holds == ATTEMPTS or self._some_failed():
                 break
             self._call(lambda: self._each(EngineAdmin.resume), "POST /resume")
-            self._vigil.until(self._have_ended, self.request_s)
+            if not self._vigil.until(self._have_ended, self.request_s):
+                break
             self._tokens = min(2 * self._tokens, self._room)
         return PAUSES[stage]
 
     def _hold(self) -> bool:
-        """Whether each engine, and the frontend, now has a generation that is neither to begin nor at its end."""
+        """Whether each engine, and the frontend, now has a generation that stands still half-way."""
         self._ordered = self.clock.monotonic()
-        self._call(lambda: self._each(EngineAdmin.hold), "POST /pause?mode=keep")
+        self._call(lambda: self._each(EngineAdmin.hold), "POST /pause?mode=keep&clear_cache=false")
         self._held_s = self.clock.monotonic() - self._ordered
         self._vigil.until(self._have_ended, SETTLES_S)
         self._seen = [one.progress.pieces for one in self._open]
-        return self._running == self._places
+        self._vigil.until(self._have_ended, SETTLES_S)
+        stands_still = self._seen == [one.progress.pieces for one in self._open]
+        return stands_still and self._running == self._places
 
     def _each(self, order: Callable[[EngineAdmin], None]) -> None:
         """At all engines at once."""
@@ -127,13 +131,16 @@ class Crossings:
     def _some_ended(self) -> bool:
         return any(one.answer.done() for one in self._open)
 
-    def end(self, stage: Stage) -> Crossing:
+    def _some_failed(self) -> bool:
+        return any(one.answer.done() and isinstance(one.answer.result()[0], SmokestackError) for one in self._open)
+
+    def end(self, stage: Stage) -> InFlight:
         """What became of them; to be called as soon as the refit is done. One without an end is told as such."""
         refitted_s = self.clock.monotonic() - self._ordered
         self._vigil.until(self._have_ended, self.request_s)
         generations = tuple(self._told(one, seen) for one, seen in zip(self._open, self._seen, strict=True))
         self._open = []
-        return Crossing(
+        return InFlight(
             stage=stage,
             pause=PAUSES[stage],
             holds=self._holds,
@@ -180,10 +187,10 @@ class Crossings:
 
         return _Open(via, url, asked, progress, in_background(call))
 
-    def _told(self, one: _Open, seen: int) -> InFlight:
+    def _told(self, one: _Open, seen: int) -> LongGeneration:
         done = one.answer.done()
         answer, ended = one.answer.result() if done else (self._endless(one), self.clock.monotonic())
-        told = InFlight(
+        told = LongGeneration(
             via=one.via,
             url=one.url,
             seen=seen,
@@ -214,7 +221,9 @@ class Crossings:
 
     def _call(self, ask: Callable[[], Value], what: str) -> Value:
         where = ", ".join(worker.admin_url for worker in self._workers)
-        late = HttpStatusError(f"{what} got no answer in time", status=None, found="no answer", where=where)
+        found = f"no answer within {self.request_s:g} s"
+        hint = "see the engine's log; it may stand still"
+        late = HttpStatusError(f"{what} got no answer in time", status=None, found=found, where=where, hint=hint)
         return self._vigil.call(ask, self.request_s, late)
 
     @property
