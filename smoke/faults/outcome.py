@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
+from harness.topology import Topology, Worker
 from smoke.faults.record import Injection
 from smoke.faults.stage import Stage
 from smoke.runner import Outcome, assert_nothing_left, processes_of, read_events
@@ -23,6 +26,12 @@ def shared_memory(run: Stage) -> set[Path]:
         with suppress(OSError):
             found |= set(map(Path, MAPPED.findall(Path(f"/proc/{process.pid}/maps").read_text())))
     return found
+
+
+def topology_of(event: Mapping[str, Any]) -> Topology:
+    """The topology as an event of the run tells it: who is in it, not what each can do."""
+    known = [field.name for field in fields(Worker) if field.compare]
+    return Topology(tuple(Worker(**{name: worker[name] for name in known}) for worker in event["workers"]))
 
 
 def ended(

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import fields
 
 import httpx
 import pytest
@@ -14,8 +13,8 @@ import pytest
 from harness.clock import Deadline, SteadyClock
 from harness.discovery import DiscoveryProbe, complete_topology, require_same
 from harness.errors import DiscoveryError
-from harness.topology import Expectation, Topology, Worker
-from smoke.faults.outcome import complete, ended
+from harness.topology import Expectation, Topology
+from smoke.faults.outcome import complete, ended, topology_of
 from smoke.faults.record import Injection, Record
 from smoke.faults.stage import STEPS, Phase, Replica, Stage, has_ended, kill_tree
 from smoke.runner import Outcome, wait_until
@@ -119,9 +118,7 @@ def named_as_lost_lease(run: Stage, injection: Injection, seconds: float, phase:
 
 def pinned(run: Stage) -> tuple[Topology, str]:
     """The topology that the run works with, and where it asks for it."""
-    known = [field.name for field in fields(Worker)]
-    workers = tuple(Worker(**{name: one[name] for name in known}) for one in run.seen("topology")[-1]["workers"])
-    return Topology(workers), run.url("discovery") + "/v1/rl/workers"
+    return topology_of(run.seen("topology")[-1]), run.url("discovery") + "/v1/rl/workers"
 
 
 def hold_harness(run: Stage) -> list[int]:
@@ -170,7 +167,7 @@ def test_f13_a_restarted_sidecars_dead_record_is_not_used(stage: Callable[..., S
     named_as_replaced(run, injection, "sidecar-0", child)
 
 
-@pytest.mark.parametrize("phase", ["starting", "refit"])
+@pytest.mark.parametrize("phase", ["starting", "idle", "rollouts", "refit"])
 def test_f13_a_sidecar_killed_and_restarted_under_the_eyes_of_the_run(
     phase: Phase, stage: Callable[..., Stage], record: Record
 ) -> None:

@@ -16,9 +16,10 @@ from typing import Any, cast
 
 import psutil
 import pytest
+from event_factory import admin_url, passing_run
 
 from smoke.bystanders import Bystanders
-from smoke.faults.outcome import complete, ended, no_shared_memory_of
+from smoke.faults.outcome import complete, ended, no_shared_memory_of, topology_of
 from smoke.faults.record import Injection
 from smoke.faults.stage import Stage
 from smoke.runner import Command, Outcome
@@ -202,3 +203,9 @@ def test_bystanders_that_were_touched_are_missed(number: signal.Signals, word: s
         touched.send_signal(signal.SIGCONT)
     finally:
         bystanders.end()
+
+
+def test_a_recorded_topology_is_the_one_that_a_run_pinned() -> None:
+    [told] = [event for event in passing_run() if event["kind"] == "topology"]
+    [worker] = topology_of(told).workers
+    assert (worker.admin_url, worker.world_size, worker.rank_offset) == (admin_url(0), 1, 0)
