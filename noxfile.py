@@ -136,8 +136,8 @@ def smoke_cpu(session: nox.Session) -> None:
 
 @nox.session(name="smoke-2gpu")
 def smoke_2gpu(session: nox.Session) -> None:
-    """The run on two GPUs: the engine on one, the trainer on the other. Never anything else."""
-    harness(session, "smoke", *ON_GPUS, *session.posargs)
+    """The run on two GPUs: the engine on one, the trainer on the other. Never anything else, whatever is asked for."""
+    harness(session, "smoke", *ON_GPUS, *session.posargs, "--platform", "cuda")
 
 
 @nox.session

@@ -69,6 +69,7 @@ def read_installed(session: Session) -> Manifest:
         gpus=_gpus(session, manifest),
         refit=chosen(config.refit, dialect),
         engine_labels=dialect.weight_routes,
+        counts_cached_tokens=dialect.counts_cached_tokens,
     )
     session.emit(installed_pins(manifest, config.environment))
     return manifest

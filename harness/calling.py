@@ -85,7 +85,7 @@ class HttpClient:
         try:
             with streamed(url, method="POST", content=content, headers=headers, timeout_s=self.timeout_s) as answer:
                 status, chunks = answer
-                lines = _lines(chunks, url)
+                lines = whole_lines(chunks, url)
                 if status != 200:
                     raise self._refused("POST", url, status, b" ".join(lines))
                 for line in lines:
@@ -160,7 +160,7 @@ class HttpClient:
         return HttpBodyError(f"{url} answered something unexpected", expected=expected, found=found, where=url)
 
 
-def _lines(chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
+def whole_lines(chunks: Iterator[bytes], url: str) -> Iterator[bytes]:
     """Whole lines out of pieces; raises HttpStatusError for more than `MAX_BODY_BYTES` of them."""
     rest, size = b"", 0
     for chunk in chunks:

@@ -99,8 +99,9 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mismatch-budget",
         type=positive_float,
-        default=MismatchBudget().max_abs,
-        help="largest log-probability difference of engine and trainer on rollouts; its mean and the KL go with it",
+        default=argparse.SUPPRESS,
+        help="largest log-probability difference of engine and trainer on rollouts; its mean and the KL go with it"
+        f" (default: {MismatchBudget().max_abs:g}, and as much wider as bfloat16 needs it)",
     )
     parser.add_argument(
         "--sabotage", choices=_SABOTAGE_NAMES, default=None, help="one fault on purpose, to see it caught"
@@ -139,14 +140,15 @@ def _add_smoke(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step-timeout",
         type=positive_float,
-        default=defaults.step_s,
-        help="seconds for the rollouts of one step, and again for its training",
+        default=argparse.SUPPRESS,
+        help=f"seconds for the rollouts of one step, and again for its training (default: {defaults.step_s:g})",
     )
     parser.add_argument(
         "--refit-timeout",
         type=positive_float,
-        default=defaults.refit_s,
-        help="seconds for one refit, a checkpoint's writing included, and at most for the rendezvous before the first",
+        default=argparse.SUPPRESS,
+        help="seconds for one refit, a checkpoint's writing included, and at most for the rendezvous before the first"
+        f" (default: {defaults.refit_s:g})",
     )
 
 

@@ -110,6 +110,9 @@ class RunConfig(BaseModel):
     engine_labels: bool = Field(
         default=True, description="whether the engine names a version itself; its workers alone may do so"
     )
+    counts_cached_tokens: bool = Field(
+        default=True, description="whether the engine's answers say how much of a prompt came from its prefix cache"
+    )
     lora: bool = Field(default=False, description="whether engines take LoRA adapters, and are given one")
     tensor_parallel: tuple[PositiveInt, ...] = Field(
         default=(1,), min_length=1, description="ranks of each engine, in the order of the engines' names"

@@ -57,6 +57,11 @@ class Dialect:
         return "--weight-transfer-config" in self.engine_options
 
     @property
+    def counts_cached_tokens(self) -> bool:
+        """Whether the engine's answers say how much of a prompt came from its prefix cache."""
+        return "--enable-prompt-tokens-details" in self.front_end_options
+
+    @property
     def adapters(self) -> bool:
         """Whether the engine is known to take LoRA adapters."""
         return "--enable-lora" in self.engine_options

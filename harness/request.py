@@ -194,7 +194,8 @@ def _own_trainer(options: Mapping[str, Any], environment: Path) -> Program | Non
     """What `--trainer` names. Raises UsageError when there is no such program, or an option that only ours has."""
     if options.get("trainer") is None:
         return None
-    for name in ("sabotage", "learning_rate", "lora", "unpacked", *BUFFERS, "rendezvous"):
+    ours = ("sabotage", "learning_rate", "mismatch_budget", "step_timeout", "refit_timeout", "lora", "unpacked")
+    for name in (*ours, *BUFFERS, "rendezvous"):
         if options.get(name):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(

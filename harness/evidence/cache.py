@@ -6,6 +6,8 @@ after a refit has the log-probability of one that was computed without the cache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness import events
 from harness.evidence.check import Expectation, Findings, span
 from harness.evidence.timeline import Timeline
@@ -17,43 +19,41 @@ SEVERAL_BLOCKS = 2 * 128
 def cache_reset(run: Timeline, want: Expectation) -> Findings:
     """`policy.cache-reset`: cached before each refit, nothing cached directly after it, and the answer cache-free."""
     findings = Findings(
-        expected=f"a repeated prompt comes from the cache before refits {span(want.versions)}, none of it right after;"
-        f" first token within {want.tolerance:g} of one computed without the cache",
+        expected=f"a repeated prompt comes from the cache before refits {span(want.versions)} and those after the last"
+        f" step, none of it right after; first token within {want.tolerance:g} of one computed without the cache",
         proves="every refit dropped what the cache held of former weights",
         means="an answer after a refit came from what the cache held of former weights",
     )
-    observed = {item.version: item for item in run.require(events.Observed, findings)}
+    looks = {item.version: item.engines for item in run.require(events.Observed, findings)}
+    refits = [(f"refit {version}", looks.get(version - 1, ()), looks.get(version, ())) for version in want.versions]
+    before = looks.get(want.versions[-1], ())
+    for item in run.of(events.PerturbationObserved):
+        refits.append((f"the refit to {item.stage} weights", before, item.engines))
+        before = item.engines
     cached: list[int] = []
     gaps: list[float] = []
-    for version in want.versions:
-        before, after = _probes(observed.get(version - 1)), _probes(observed.get(version))
-        both = before.keys() & after.keys()
-        findings.missing += [
-            f"the cache was not looked at on both sides of refit {version}{want.at(engine.admin_url)}"
-            for engine in want.fleet
-            if engine.admin_url not in both
-        ]
-        for url, probe in after.items():
-            if url not in both:
-                continue
-            where = f"refit {version}{want.at(url)}"
-            cached.append(_judge_before(where, before[url], findings))
-            gaps.append(_judge_after(where, probe, want, findings))
+    for refit, engines_before, engines_after in refits:
+        earlier, later = _probes(engines_before), _probes(engines_after)
+        # What was left paused can be asked for nothing: that is another check's affair.
+        paused = {engine.admin_url for engine in engines_after if engine.paused}
+        for url in (engine.admin_url for engine in want.fleet):
+            where = f"{refit}{want.at(url)}"
+            if url in earlier and url in later:
+                cached.append(_judge_before(where, earlier[url], findings))
+                gaps.append(_judge_after(where, later[url], want, findings))
+            elif url not in paused:
+                findings.missing.append(f"the cache was not looked at on both sides of {where}")
     if cached:
+        tokens = max(probe.prompt_tokens for _, _, engines in refits for probe in _probes(engines).values())
         findings.seen = (
-            f"at least {min(cached)} of {_prompt_tokens(observed)} tokens cached before each refit, 0 right after;"
+            f"at least {min(cached)} of {tokens} tokens cached before each refit, 0 right after;"
             f" |diff| <= {max(gaps):.1e}"
         )
     return findings
 
 
-def _probes(observed: events.Observed | None) -> dict[str, events.CacheProbe]:
-    engines = () if observed is None else observed.engines
+def _probes(engines: Sequence[events.EngineObservation]) -> dict[str, events.CacheProbe]:
     return {engine.admin_url: engine.cache for engine in engines if engine.cache is not None}
-
-
-def _prompt_tokens(observed: dict[int, events.Observed]) -> int:
-    return max((probe.prompt_tokens for item in observed.values() for probe in _probes(item).values()), default=0)
 
 
 def _judge_before(where: str, probe: events.CacheProbe, findings: Findings) -> int:

@@ -67,8 +67,9 @@ class Expectation:
     `host` is the address where this run was told to listen. `own_trainer`: it is a command of the caller's, which
     tells nothing.
     Without `sidecars` the engines stand alone, as in a control run. Without `engine_labels` only an engine's workers
-    name a version: neither its outputs nor its sidecar can. `lora`: engines are to take an adapter. `gpus`
-    are those that the run was given; `tolerance` is how far engine and trainer may be apart in a log-probability.
+    name a version: neither its outputs nor its sidecar can. Without `counts_cached_tokens` its answers do not say what
+    came from its prefix cache. `lora`: engines are to take an adapter. `gpus` are those that the run was given;
+    `tolerance` is how far engine and trainer may be apart in a log-probability.
     """
 
     steps: int
@@ -82,6 +83,7 @@ class Expectation:
     own_trainer: bool = False
     sidecars: bool = True
     engine_labels: bool = True
+    counts_cached_tokens: bool = True
     lora: bool = False
     gpus: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
@@ -103,6 +105,7 @@ class Expectation:
             own_trainer=config.trainer is not None,
             sidecars=config.serving == "dynamo",
             engine_labels=config.engine_labels,
+            counts_cached_tokens=config.counts_cached_tokens,
             lora=config.lora,
             gpus=config.gpus if config.platform == "cuda" else (),
             tolerance=TOLERANCES[config.precision],

@@ -68,10 +68,19 @@ UNNAMED: Mapping[str, str] = {
 }
 """Why a check says nothing about an engine without routes for weights."""
 
+UNCOUNTED: Mapping[str, str] = {
+    "policy.cache-reset": "such an engine does not say how many tokens of a prompt came from its cache"
+}
+"""Why a check says nothing about an engine whose answers have no details of their prompt's tokens."""
+
 
 def out_of_scope(checks: Mapping[str, Judge], want: Expectation) -> dict[str, str]:
     """The checks that a run like this says nothing about, however it goes, each with its reason."""
-    missing = {**({} if want.sidecars else ABSENT), **({} if want.engine_labels else UNNAMED)}
+    missing = {
+        **({} if want.sidecars else ABSENT),
+        **({} if want.engine_labels else UNNAMED),
+        **({} if want.counts_cached_tokens else UNCOUNTED),
+    }
     reasons = {check_id: reason for check_id, reason in missing.items() if check_id in checks}
     if want.own_trainer:
         untold = [check_id for check_id in checks if check_id not in OBSERVED and check_id not in UNTOUCHED]

@@ -209,6 +209,11 @@ def put_cache(version: int, answer: str, **values: Any) -> Edit:
     return lambda run: the(run, "observed", version=version)["engines"][0]["cache"][answer].update(values)
 
 
+def put_stage_cache(event: tuple[str, dict[str, Any]], answer: str, **values: Any) -> Edit:
+    """The same after a refit of the perturbation."""
+    return lambda run: the(run, event[0], **event[1])["engines"][0]["cache"][answer].update(values)
+
+
 def spans(*parts: tuple[str, int, int]) -> list[Fields]:
     return [{"version": version, "start": start, "end": end} for version, start, end in parts]
 

@@ -31,6 +31,10 @@ PORTS = {
 RUNS: dict[str, tuple[str, ...]] = {
     "cuda": ("--platform", "cuda", "--stack", "cuda", "--model", "Qwen/Qwen3-0.6B"),
     "cuda-gpus-4-5": ("--platform", "cuda", "--stack", "cuda", "--model", "Qwen/Qwen3-0.6B", "--gpus", "4,5"),
+    "cuda-tp-2": (
+        *("--platform", "cuda", "--stack", "cuda", "--model", "Qwen/Qwen3-0.6B"),
+        *("--tensor-parallel", "2", "--gpus", "0,1,2"),
+    ),
     "prime-rl": ("--platform", "cuda", "--stack", "prime-rl", "--model", "Qwen/Qwen3-0.6B"),
 }
 

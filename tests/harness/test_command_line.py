@@ -85,8 +85,11 @@ def test_every_option_on_nccl_is_named_as_it_was_given() -> None:
     assert asked.about_nccl == ("--packed-buffer-mib 256", "--packed-buffers 3", "--rendezvous unique-id")
 
 
-@pytest.mark.parametrize("options", NCCL_OPTIONS, ids=" ".join)
-def test_what_is_said_of_nccl_is_our_own_trainers(options: list[str]) -> None:
+LIMITS = [["--mismatch-budget", "0.1"], ["--step-timeout", "9"], ["--refit-timeout", "9"]]
+
+
+@pytest.mark.parametrize("options", [*NCCL_OPTIONS, *LIMITS], ids=" ".join)
+def test_what_is_said_of_nccl_and_of_limits_is_our_own_trainers(options: list[str]) -> None:
     with pytest.raises(UsageError, match=f"{options[0]} is for the trainer of this project"):
         request("--trainer", sys.executable, *options)
 

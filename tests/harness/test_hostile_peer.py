@@ -15,12 +15,13 @@ from pydantic import BaseModel
 
 from harness import answers, calling
 from harness.admin import EngineAdmin, FrontendClient, SidecarControl
-from harness.calling import HttpBodyError, HttpClient, HttpStatusError
+from harness.calling import HttpBodyError, HttpClient, HttpStatusError, whole_lines
 from harness.cli import main
 from harness.credentials import Credentials
 from harness.discovery import DiscoveryProbe
 from harness.errors import SmokestackError
 from harness.evidence import Check
+from harness.metrics import finished_requests
 from harness.plaintext import plain, printable
 from harness.probes import Fatal, HttpProbe, JsonProbe, Pending, Ready
 from harness.services.engine import judge_published
@@ -261,13 +262,11 @@ class TestKey:
 
 NAMES = st.sampled_from(sorted(WorkerRecord.model_fields))
 MODELS: list[type[BaseModel]] = [
-    answers.Generated,
-    answers.ChatAnswer,
-    answers.ModelList,
-    answers.WeightVersion,
-    answers.Paused,
-    answers.WorldSize,
+    model
+    for model in vars(answers).values()
+    if isinstance(model, type) and issubclass(model, answers.Served) and model is not answers.Served
 ]
+SAMPLES = st.from_regex(r'(vllm:request_success_total(\{x="y"\})? \S{1,12}\n){0,3}', fullmatch=True)
 QUICK = settings(max_examples=100, deadline=None)
 
 
@@ -306,6 +305,23 @@ def test_any_body_is_an_answer_or_an_error_of_the_run(model: type[BaseModel], bo
         assert str(error.expected).isprintable()
         return
     assert isinstance(found, model)
+
+
+def test_every_answer_that_is_parsed_is_among_them() -> None:
+    assert {answers.Generated, answers.Contents, answers.CompletionAnswer, answers.TextPart} <= set(MODELS)
+
+
+@QUICK
+@given(st.text(max_size=200) | SAMPLES)
+def test_any_metrics_are_a_number_of_requests_or_none(text: str) -> None:
+    found = finished_requests(text)
+    assert found is None or 0 <= found < 2**53
+
+
+@QUICK
+@given(st.lists(st.binary(max_size=20) | st.sampled_from([b"data: {}\n\n", b"\n", b"data: [DONE]"])))
+def test_a_stream_in_any_pieces_is_the_same_lines(pieces: list[bytes]) -> None:
+    assert b"\n".join(whole_lines(iter(pieces), "http://h")) == b"".join(pieces)
 
 
 @QUICK

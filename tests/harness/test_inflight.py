@@ -14,6 +14,7 @@ from werkzeug import Request, Response
 from harness import inflight as inflight_module
 from harness.calling import HttpStatusError
 from harness.clock import SteadyClock
+from harness.credentials import Credentials
 from harness.errors import ServiceDiedError
 from harness.events import PAUSES, InFlight, Stage
 from harness.inflight import (
@@ -53,12 +54,14 @@ class Served:
         self.released = threading.Event()
         self.orders: list[str] = []
         self.answers_pause = True
+        self.keys: set[str | None] = set()
         server.expect_request("/pause").respond_with_handler(self._pause)
         server.expect_request("/resume").respond_with_handler(self._resume)
         server.expect_request("/inference/v1/generate").respond_with_handler(self._generate)
         server.expect_request("/v1/completions").respond_with_handler(self._complete)
 
     def _pause(self, request: Request) -> Response:
+        self.keys.add(request.headers.get("Authorization"))
         self.orders.append(", ".join([request.args["mode"], f"clear_cache={request.args['clear_cache']}"]))
         if not self.answers_pause:
             self.released.wait(10)
@@ -77,12 +80,14 @@ class Served:
     def _generate(self, request: Request) -> Response:
         body = json.loads(request.data)
         self.asked.append(body)
+        self.keys.add(request.headers.get("Authorization"))
         if body.get("stream"):
             self.quick -= 1
             return self._stream(self._tokens(self.released, quick=self.quick >= 0))
         return Response(json.dumps({"choices": [{"token_ids": [5] * TIMED_TOKENS, "finish_reason": "length"}]}))
 
     def _complete(self, request: Request) -> Response:
+        self.keys.add(request.headers.get("Authorization"))
         self.asked.append(json.loads(request.data))
         return self._stream(self._texts(self.released))
 
@@ -119,8 +124,8 @@ def served() -> Iterator[Served]:
         made.released.set()
 
 
-def crossed(served: Served) -> InFlight:
-    in_flight = served.in_flight()
+def crossed(served: Served, **options: Any) -> InFlight:
+    in_flight = served.in_flight(**options)
     assert in_flight.begin("restored", PROMPT) == "keep"
     served.released.set()
     return in_flight.end("restored")
@@ -231,6 +236,11 @@ def test_an_answer_that_cannot_be_one_is_recorded_too(served: Served) -> None:
     one = crossed(served).generations[0]
     assert (one.status, one.tokens) == (200, 0)
     assert '"tokens": 3' in one.error
+
+
+def test_every_call_carries_what_the_run_was_given(served: Served) -> None:
+    crossed(served, credentials=Credentials(api_key="sesame", api_key_variable="KEY"))
+    assert served.keys == {"Bearer sesame"}
 
 
 def test_an_engine_that_does_not_take_the_order_is_an_error_in_time(served: Served) -> None:

@@ -9,7 +9,7 @@ from event_factory import edited, passing_run, run_config
 
 from harness.evidence import CHECKS, Expectation, evaluate
 from tests.harness.command_run import command_config, passing_command
-from tests.harness.evidence_edits import Edit, put_engine, red
+from tests.harness.evidence_edits import Edit, put_cache, put_engine, red
 
 WANT = Expectation.of(run_config(engine_labels=False))
 
@@ -31,6 +31,16 @@ def test_the_workers_labels_are_enough_where_there_are_no_others() -> None:
     assert {check.id for check in skipped} == {"policy.versions-spans", "policy.generations-in-flight"}
     assert {(check.status, check.why.split(":")[0]) for check in skipped} == {("skip", "not judged")}
     assert checks["policy.versions-advance"].found == "labels 0 1 2 3 4"
+
+
+def test_an_engine_that_does_not_count_what_was_cached_is_not_judged_by_it() -> None:
+    want = Expectation.of(run_config(counts_cached_tokens=False))
+    run = passing_run()
+    for version in range(-1, 5):
+        run = edited(run, put_cache(version, "again", cached_tokens=0))
+    [cache] = [check for check in evaluate(run, want) if check.status != "pass"]
+    assert (cache.id, cache.status) == ("policy.cache-reset", "skip")
+    assert "does not say how many tokens" in cache.why
 
 
 @pytest.mark.parametrize("edit", [put_engine(2, engine_label="1"), put_engine(4, engine_label=None)])
