@@ -281,3 +281,22 @@ def test_a_way_to_pause_that_there_is_not_is_refused() -> None:
     with pytest.raises(ProtocolError, match="no such way to pause") as caught:
         pause_mode({"pause": "later"})
     assert (caught.value.expected, caught.value.found) == ("wait, abort, keep", "later")
+
+
+@pytest.mark.parametrize(("order", "path"), [("pause", "/pause"), ("resume", "/resume")])
+def test_all_engines_are_paused_and_resumed_at_once(order: str, path: str, make_engine: MakeEngine) -> None:
+    """Each engine answers only when the other was asked as well."""
+    both = threading.Barrier(2)
+    engines = [make_engine(), make_engine()]
+
+    def together(_: Any) -> tuple[int, dict[str, bool]]:
+        both.wait(5)
+        return 200, {"success": True}
+
+    for engine in engines:
+        engine.on(path, together)
+    fleet = EngineFleet([engine.address(rank_offset=index + 1) for index, engine in enumerate(engines)])
+    fleet.begin("1", 5)
+    getattr(fleet, order)()
+    fleet.close()
+    assert not both.broken
