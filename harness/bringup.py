@@ -15,6 +15,7 @@ from harness.dialect import Dialect, dialect_named
 from harness.environ import service_environment
 from harness.errors import NotReadyError
 from harness.events import BaseEvent, Phase, PhaseName, ServiceReady, ServiceStarted, Topology
+from harness.evidence.check import budget_of
 from harness.fitness import require_bearable
 from harness.gpu_options import require_nccl
 from harness.gpus import assigned
@@ -71,6 +72,7 @@ def read_installed(session: Session) -> Manifest:
         engine_labels=dialect.weight_routes,
         counts_cached_tokens=dialect.counts_cached_tokens,
     )
+    session.use(mismatch=session.config.mismatch or budget_of(session.config))
     session.emit(installed_pins(manifest, config.environment))
     return manifest
 

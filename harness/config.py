@@ -139,7 +139,9 @@ class RunConfig(BaseModel):
     trainer: Program | None = Field(default=None, description="the caller's own trainer, in the place of ours")
     deadlines: Deadlines = Deadlines()
     grpo: GrpoConfig = GrpoConfig()
-    mismatch: MismatchBudget = MismatchBudget()
+    mismatch: MismatchBudget | None = Field(
+        default=None, description="as the precision needs it, once that is known; or what the caller asked for"
+    )
 
     @property
     def precision(self) -> Literal["float32", "bfloat16"]:

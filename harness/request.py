@@ -70,7 +70,7 @@ class Request:
     credentials: Credentials = NO_CREDENTIALS
     deadlines: Deadlines = field(default_factory=Deadlines)
     grpo: GrpoConfig = field(default_factory=GrpoConfig)
-    mismatch: MismatchBudget = field(default_factory=MismatchBudget)
+    mismatch: MismatchBudget | None = None
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> Request:
@@ -118,7 +118,7 @@ class Request:
             ),
             deadlines=deadlines,
             grpo=GrpoConfig().model_copy(update=_training_options(options, model)),
-            mismatch=MismatchBudget.of(options.get("mismatch_budget", MismatchBudget().max_abs)),
+            mismatch=MismatchBudget.of(options["mismatch_budget"]) if "mismatch_budget" in options else None,
         )
 
 

@@ -101,7 +101,7 @@ class Expectation:
             host=config.host,
             starts_untrained=config.starts_untrained,
             keep_up=config.keep_up,
-            mismatch=_budget(config),
+            mismatch=config.mismatch or budget_of(config),
             own_trainer=config.trainer is not None,
             sidecars=config.serving == "dynamo",
             engine_labels=config.engine_labels,
@@ -134,10 +134,9 @@ class Expectation:
         return range(self.steps + 1)
 
 
-def _budget(config: RunConfig) -> MismatchBudget:
-    """The configured one; where none was asked for, as wide as what both sides compute in needs it."""
-    asked_for = config.mismatch != MismatchBudget()
-    return config.mismatch if asked_for else MismatchBudget.of(TOLERANCES[config.precision])
+def budget_of(config: RunConfig) -> MismatchBudget:
+    """The budget where none was asked for: as wide as what both sides compute in needs it."""
+    return MismatchBudget.of(TOLERANCES[config.precision])
 
 
 @dataclass

@@ -28,8 +28,8 @@ def test_a_budget_that_nobody_asked_for_is_as_wide_as_the_precision_needs_it() -
     check = judged(alike, platform="cuda")["policy.mismatch"]
     assert (check.status, check.found.rpartition("; ")[2]) == ("pass", "0 of 16 rollouts fit their version only")
     assert "max |diff| <= 0.5 " in check.expected
-    given = MismatchBudget.of(1e-2)
-    assert Expectation.of(run_config(platform="cuda", mismatch=given)).mismatch == given
+    for given in (MismatchBudget.of(1e-2), MismatchBudget()):
+        assert Expectation.of(run_config(platform="cuda", mismatch=given)).mismatch == given
 
 
 def test_a_wrong_version_of_the_rollouts_is_named() -> None:
