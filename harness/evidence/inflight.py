@@ -99,17 +99,19 @@ class _Refit:
 
     def _misnamed(self, one: events.LongGeneration) -> str | None:
         """An engine's output has to name each of its tokens' version, one version unless it was kept."""
-        if one.spans is None or (one.tokens and not one.spans):
+        if not one.tokens:
+            return None
+        if not one.spans:
             return "names no version"
         ends = [0, *(part.end for part in one.spans)]
-        said = " ".join(f"{part.version}[{part.start}:{part.end}]" for part in one.spans) or "nothing"
+        said = " ".join(f"{part.version}[{part.start}:{part.end}]" for part in one.spans)
         if [part.start for part in one.spans] != ends[:-1] or ends[-1] != one.tokens:
             return f"says {said}, which are not its {one.tokens} tokens"
         versions = [part.version for part in one.spans]
         kept = [[self.before, self.after]] if self.told.pause == "keep" else []
         # Only what had not begun when the engines were held can be of the next version alone.
         unbegun = [] if one.seen else [[self.after]]
-        if versions not in ([], [self.before], *kept, *unbegun):
+        if versions not in ([self.before], *kept, *unbegun):
             return f"says {said}, was begun under {self.before}"
         if versions == [self.before] and self.told.pause == "keep" and self._went_on(one):
             return f"went on under {self.before}, although it was held"

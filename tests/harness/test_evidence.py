@@ -196,6 +196,14 @@ def test_one_begun_after_the_refit_is_whole_and_was_not_in_flight() -> None:
     assert check.found.startswith("2 of 3 aborted; ")
 
 
+@pytest.mark.parametrize("none", [None, []])
+def test_one_aborted_before_its_first_token_has_no_version_to_name(none: list[Any] | None) -> None:
+    early = edited(SOUND, put_in_flight("repeated", 0, seen=0, tokens=0, spans=none))
+    check = judged(early)["policy.generations-in-flight"]
+    assert check.status == "pass"
+    assert check.found.startswith("2 of 3 aborted; ")
+
+
 def test_an_abort_that_ends_nothing_is_named() -> None:
     whole = {"tokens": 64, "finish_reason": "length", "ended_s": 0.9}
     run = edited(SOUND, put_in_flight("repeated", 0, **whole, spans=spans(("4", 0, 64))))
