@@ -2,7 +2,7 @@
 
 A refit pauses in one of three modes: `abort` ends what runs, `wait` lets it finish, `keep` holds it and goes on with it
 under the new weights. Before each refit of the perturbation the harness asks for long generations, sees that their
-tokens come, and holds the engines with them half-way; where it caught none, it tries again. Then the trainer refits,
+tokens come, and holds each engine with them half-way; where it caught none, it tries again. Then the trainer refits,
 and its own pause decides. What was in flight is judged by what became of it.
 """
 
@@ -35,6 +35,9 @@ LASTS_S = 1.2
 """How long they are to take: many times what lies between their first tokens and the order to stand still."""
 
 ATTEMPTS = 5
+
+FRONTEND_LATER_S = 0.1
+"""How much later than an engine's own tokens those that it generates for the frontend are seen at most."""
 
 SETTLES_S = 0.1
 """How long what was sent before the engines stood still is on its way at most. Then nothing may come for as long."""
@@ -83,6 +86,8 @@ class GenerationsInFlight:
     _holds: int = 0
     _ordered: float = 0.0
     _held_s: float = 0.0
+    _began: dict[str, float] = field(default_factory=dict)
+    _held: set[str] = field(default_factory=set)
 
     def begin(self, stage: Stage, prompt: Sequence[int]) -> PauseMode:
         """Hold the engines while they generate; how the refit is to pause them.
@@ -95,19 +100,22 @@ class GenerationsInFlight:
             self._tokens = self._call(self._enough_tokens, "a generation")
         for self._holds in range(1, ATTEMPTS + 1):
             self._open = [*self._asked_of_engines(), *self._asked_of_frontend()]
-            self._vigil.until(lambda: self._running == self._places or self._some_ended(), self.request_s)
             if self._hold() or self._holds == ATTEMPTS or self._some_failed():
                 break
-            self._call(lambda: self._each(EngineAdmin.resume), "POST /resume")
+            self._call(lambda: self._each(EngineAdmin.resume, self._engine_urls), "POST /resume")
             if not self._vigil.until(self._have_ended, self.request_s):
                 break
             self._tokens = min(2 * self._tokens, self._room)
         return PAUSES[stage]
 
     def _hold(self) -> bool:
-        """Whether each engine, and the frontend, now has a generation that stands still half-way."""
-        self._ordered = self.clock.monotonic()
-        self._call(lambda: self._each(EngineAdmin.hold), "POST /pause?mode=keep&clear_cache=false")
+        """Whether each engine, and the frontend, now has a generation that stands still half-way.
+
+        Each engine is held as soon as its own tokens are seen: a slow one may begin when a quick one has ended.
+        """
+        self._began, self._held = {}, set()
+        self._vigil.until(self._have_held_those_that_run, self.request_s)
+        self._order_hold([url for url in self._engine_urls if url not in self._held])
         self._held_s = self.clock.monotonic() - self._ordered
         self._vigil.until(self._have_ended, SETTLES_S)
         self._seen = [one.progress.pieces for one in self._open]
@@ -115,10 +123,33 @@ class GenerationsInFlight:
         stands_still = self._seen == [one.progress.pieces for one in self._open]
         return stands_still and self._running == self._places
 
-    def _each(self, order: Callable[[EngineAdmin], None]) -> None:
-        """At all engines at once."""
-        for done in [in_background(partial(order, engine)) for engine in self._engines]:
+    def _have_held_those_that_run(self) -> bool:
+        """Hold what can be held by now. True when all are, or one has ended before it was."""
+        now = self.clock.monotonic()
+        for url in {url for via, url in self._running if via == "engine"} - self._held:
+            self._began.setdefault(url, now)
+        by_frontend = any(via == "frontend" for via, _ in self._running)
+        ready = [url for url, began in self._began.items() if by_frontend or now - began >= FRONTEND_LATER_S]
+        self._order_hold([url for url in ready if url not in self._held])
+        ended = {one.url for one in self._open if one.via == "engine" and one.answer.done()}
+        return len(self._held) == len(self._engine_urls) or bool(ended - self._held)
+
+    def _order_hold(self, urls: Sequence[str]) -> None:
+        """The last order counts as the time of all: what is judged by it must have been held by then."""
+        if urls:
+            self._ordered = self.clock.monotonic()
+            self._call(lambda: self._each(EngineAdmin.hold, urls), "POST /pause?mode=keep&clear_cache=false")
+            self._held |= set(urls)
+
+    def _each(self, order: Callable[[EngineAdmin], None], urls: Sequence[str]) -> None:
+        """At all these engines at once."""
+        engines = [engine for engine in self._engines if engine.http.base_url in urls]
+        for done in [in_background(partial(order, engine)) for engine in engines]:
             done.result()
+
+    @property
+    def _engine_urls(self) -> list[str]:
+        return [engine.http.base_url for engine in self._engines]
 
     @property
     def _places(self) -> set[tuple[str, str]]:
@@ -127,9 +158,6 @@ class GenerationsInFlight:
     @property
     def _running(self) -> set[tuple[str, str]]:
         return {(one.via, one.url) for one in self._open if one.progress.pieces and not one.answer.done()}
-
-    def _some_ended(self) -> bool:
-        return any(one.answer.done() for one in self._open)
 
     def _some_failed(self) -> bool:
         return any(one.answer.done() and isinstance(one.answer.result()[0], SmokestackError) for one in self._open)

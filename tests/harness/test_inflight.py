@@ -55,6 +55,8 @@ class Served:
         self.orders: list[str] = []
         self.answers_pause = True
         self.keys: set[str | None] = set()
+        self.begins, self.was_held = threading.Event(), threading.Event()
+        self.begins.set()
         server.expect_request("/pause").respond_with_handler(self._pause)
         server.expect_request("/resume").respond_with_handler(self._resume)
         server.expect_request("/inference/v1/generate").respond_with_handler(self._generate)
@@ -63,6 +65,7 @@ class Served:
     def _pause(self, request: Request) -> Response:
         self.keys.add(request.headers.get("Authorization"))
         self.orders.append(", ".join([request.args["mode"], f"clear_cache={request.args['clear_cache']}"]))
+        self.was_held.set()
         if not self.answers_pause:
             self.released.wait(10)
         return Response('{"status": "paused"}')
@@ -97,6 +100,7 @@ class Served:
         return Response(pieces, content_type="text/event-stream")
 
     def _tokens(self, released: threading.Event, *, quick: bool) -> Iterator[bytes]:
+        self.begins.wait(10)
         yield event({"choices": [{"index": 0, "token_ids": [5]}]})
         if not quick:
             released.wait(10)
@@ -154,6 +158,21 @@ def test_a_hold_that_caught_nothing_is_taken_back_and_tried_again_with_more_toke
     told = in_flight.end("perturbed")
     assert served.orders == [HOLD, "resume", HOLD]
     assert (told.holds, told.generations[0].asked) == (2, 2 * FEWEST_TOKENS)
+
+
+def test_a_quick_engine_is_held_before_a_slow_one_begins(served: Served) -> None:
+    with HTTPServer(threaded=True) as server:
+        slow = Served(server)
+        slow.begins = served.was_held
+        workers = [Worker("backend", str(i), one.url, one.url, "tiny", 1, i) for i, one in enumerate((served, slow))]
+        in_flight = GenerationsInFlight(Topology(tuple(workers)), served.url, "tiny", 512, SteadyClock(), request_s=5.0)
+        in_flight.begin("perturbed", PROMPT)
+        assert (served.orders, slow.orders) == ([HOLD], [HOLD])
+        served.released.set()
+        slow.released.set()
+        told = in_flight.end("perturbed")
+    assert told.holds == 1
+    assert {one.url for one in told.generations if one.seen} == {served.url, slow.url}
 
 
 def test_after_some_holds_that_caught_nothing_the_refit_comes_all_the_same(served: Served) -> None:
