@@ -9,18 +9,16 @@ and its own pause decides. What was in flight is judged by what became of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from harness.admin import EngineAdmin, FrontendClient, Progress, StreamedText
-from harness.answers import GeneratedChoice
-from harness.calling import HttpBodyError, HttpClient, HttpStatusError
+from harness.admin import EngineAdmin, FrontendClient
+from harness.asked import Answer, Asked, Via, sampling
+from harness.calling import HttpClient, HttpStatusError
 from harness.clock import Clock
 from harness.credentials import NO_CREDENTIALS, Credentials
-from harness.errors import SmokestackError
-from harness.events import PAUSES, InFlight, LongGeneration, PauseMode, Span, Stage
+from harness.events import PAUSES, InFlight, PauseMode, Stage
 from harness.poller import assume_alive
 from harness.topology import Topology, Worker
 from harness.vigil import Vigil, in_background
@@ -47,19 +45,7 @@ FEWEST_TOKENS = 16
 
 TIMED, TIMED_TOKENS = 3, 32
 
-Answer = GeneratedChoice | StreamedText
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class _Open:
-    """One request; its answer comes with the time of its end."""
-
-    via: Literal["engine", "frontend"]
-    url: str
-    asked: int
-    progress: Progress
-    answer: Future[tuple[Answer | SmokestackError, float]]
 
 
 @dataclass
@@ -79,7 +65,7 @@ class GenerationsInFlight:
     stream_s: float = 180.0
     watch: Callable[[], None] = assume_alive
     credentials: Credentials = NO_CREDENTIALS
-    _open: list[_Open] = field(default_factory=list)
+    _open: list[Asked] = field(default_factory=list)
     _seen: list[int] = field(default_factory=list)
     _prompt: Sequence[int] = ()
     _tokens: int = 0
@@ -160,13 +146,16 @@ class GenerationsInFlight:
         return {(one.via, one.url) for one in self._open if one.progress.pieces and not one.answer.done()}
 
     def _some_failed(self) -> bool:
-        return any(one.answer.done() and isinstance(one.answer.result()[0], SmokestackError) for one in self._open)
+        return any(one.failed for one in self._open)
 
     def end(self, stage: Stage) -> InFlight:
         """What became of them; to be called as soon as the refit is done. One without an end is told as such."""
         refitted_s = self.clock.monotonic() - self._ordered
         self._vigil.until(self._have_ended, self.request_s)
-        generations = tuple(self._told(one, seen) for one, seen in zip(self._open, self._seen, strict=True))
+        generations = tuple(
+            one.told(seen, since=self._ordered, clock=self.clock, waited_s=self.request_s)
+            for one, seen in zip(self._open, self._seen, strict=True)
+        )
         self._open = []
         return InFlight(
             stage=stage,
@@ -183,7 +172,7 @@ class GenerationsInFlight:
         took: list[float] = []
         for _ in range(TIMED):
             began = self.clock.monotonic()
-            engine.generate(self.model, self._prompt, _sampling(TIMED_TOKENS))
+            engine.generate(self.model, self._prompt, sampling(TIMED_TOKENS))
             took.append(self.clock.monotonic() - began)
         token_s = max(min(took), 1e-6) / TIMED_TOKENS
         return min(max(round(LASTS_S / (token_s * SLOWED_BY)), FEWEST_TOKENS), self._room)
@@ -192,57 +181,19 @@ class GenerationsInFlight:
     def _room(self) -> int:
         return self.max_model_len - len(self._prompt)
 
-    def _asked_of_engines(self) -> list[_Open]:
+    def _asked_of_engines(self) -> list[Asked]:
         return [
             self._asked("engine", engine.http.base_url, engine.generate_streamed)
             for engine in (EngineAdmin(self._client(worker.admin_url, self.stream_s)) for worker in self._workers)
             for _ in range(AT_EACH_ENGINE)
         ]
 
-    def _asked_of_frontend(self) -> list[_Open]:
+    def _asked_of_frontend(self) -> list[Asked]:
         ask = FrontendClient(self._client(self.frontend_url, self.stream_s)).complete_streamed
         return [self._asked("frontend", self.frontend_url, ask) for _ in range(THROUGH_FRONTEND)]
 
-    def _asked(self, via: Literal["engine", "frontend"], url: str, ask: Callable[..., Answer]) -> _Open:
-        progress, asked = Progress(), self._tokens
-
-        def call() -> tuple[Answer | SmokestackError, float]:
-            try:
-                answer: Answer | SmokestackError = ask(self.model, self._prompt, _sampling(asked), progress)
-            except (HttpStatusError, HttpBodyError) as failed:
-                answer = failed
-            return answer, self.clock.monotonic()
-
-        return _Open(via, url, asked, progress, in_background(call))
-
-    def _told(self, one: _Open, seen: int) -> LongGeneration:
-        done = one.answer.done()
-        answer, ended = one.answer.result() if done else (self._endless(one), self.clock.monotonic())
-        told = LongGeneration(
-            via=one.via,
-            url=one.url,
-            seen=seen,
-            asked=one.asked,
-            tokens=0,
-            status=200,
-            error="",
-            finish_reason=None,
-            spans=None,
-            ended_s=ended - self._ordered,
-        )
-        if isinstance(answer, SmokestackError):
-            status = (answer.status or 0) if isinstance(answer, HttpStatusError) else 200
-            return told.model_copy(update={"status": status, "error": answer.found or str(answer)})
-        if isinstance(answer, StreamedText):
-            return told.model_copy(update={"tokens": _count(answer), "finish_reason": answer.finish_reason})
-        named = answer.weight_versions
-        spans = None if named is None else tuple(Span(**part.model_dump()) for part in named)
-        words = {"tokens": _count(answer), "finish_reason": answer.finish_reason, "spans": spans}
-        return told.model_copy(update=words)
-
-    def _endless(self, one: _Open) -> HttpStatusError:
-        found = f"no end within {self.request_s:g} s after the refit"
-        return HttpStatusError("a generation did not come back", status=None, found=found, where=one.url)
+    def _asked(self, via: Via, url: str, ask: Callable[..., Answer]) -> Asked:
+        return Asked.of(via, url, partial(ask, self.model, self._prompt), self._tokens, self.clock)
 
     def _have_ended(self) -> bool:
         return all(one.answer.done() for one in self._open)
@@ -268,13 +219,3 @@ class GenerationsInFlight:
     @property
     def _vigil(self) -> Vigil:
         return Vigil(self.clock, self.watch)
-
-
-def _count(answer: Answer) -> int:
-    """Tokens of an answer."""
-    return answer.tokens if isinstance(answer, StreamedText) else len(answer.token_ids)
-
-
-def _sampling(tokens: int) -> dict[str, object]:
-    """Exactly so many tokens, whatever they are. Without a seed: see `OPEN_PROMPT_TOKENS` of the trainer."""
-    return {"temperature": 1.0, "max_tokens": tokens, "ignore_eos": True}
