@@ -22,14 +22,16 @@ def lower(pid: int, by: int, clock: Clock) -> str | None:
     """Make `pid`, the leader of a new session, and what it will start, nicer than this process by `by` (see nice(2)).
 
     Where the kernel shares out the cores by session (autogroup, see sched(7)), that value counts within the session
-    only, and the session has one of its own. Returns what hindered it, if anything did. A process that has ended
-    already is left to whoever looks after it.
+    only, and the session has one of its own: it becomes nicer than the session of this process or, where this process
+    is in none (a child of init that never asked for a session), than this process itself. Returns what hindered it, if
+    anything did. A process that has ended already is left to whoever looks after it.
     """
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
     try:
-        os.setpriority(os.PRIO_PROCESS, pid, min(os.getpriority(os.PRIO_PROCESS, 0) + by, LEAST))
-        own = autogroup_of(os.getpid())
-        if own is not None:
-            _set_autogroup(Path(f"/proc/{pid}/autogroup"), min(own + by, LEAST), clock)
+        os.setpriority(os.PRIO_PROCESS, pid, min(nice + by, LEAST))
+        if autogroup_of(pid) is not None:
+            own = autogroup_of(os.getpid())
+            _set_autogroup(_file(pid), min((nice if own is None else own) + by, LEAST), clock)
     except (ProcessLookupError, FileNotFoundError):
         return None
     except OSError as refused:
@@ -38,12 +40,16 @@ def lower(pid: int, by: int, clock: Clock) -> str | None:
 
 
 def autogroup_of(pid: int) -> int | None:
-    """The value of a process's session; None where the kernel has no autogroups. Raises OSError."""
+    """The value of a process's session; None where the kernel has no autogroups, or it is in none. Raises OSError."""
     try:
-        told = Path(f"/proc/{pid}/autogroup").read_text()
+        told = _file(pid).read_text()
     except FileNotFoundError:
         return None
-    return int(told.rpartition("nice ")[2])
+    return int(told.rpartition("nice ")[2]) if told else None
+
+
+def _file(pid: int) -> Path:
+    return Path(f"/proc/{pid}/autogroup")
 
 
 def _set_autogroup(file: Path, nice: int, clock: Clock) -> None:

@@ -31,8 +31,10 @@ def shares(pid: int) -> tuple[int, int | None]:
 
 
 def lowered(by: int) -> tuple[int, int | None]:
-    nice, autogroup = shares(os.getpid())
-    return min(nice + by, LEAST), None if autogroup is None else min(autogroup + by, LEAST)
+    """What the leader of a new session has then: it is in one where the kernel has them, be this process or not."""
+    nice, own = shares(os.getpid())
+    has_sessions = Path("/proc/self/autogroup").exists()
+    return min(nice + by, LEAST), min((nice if own is None else own) + by, LEAST) if has_sessions else None
 
 
 @pytest.mark.parametrize("by", [10, 40], ids=["by some", "by more than there is"])
@@ -64,8 +66,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priority, "POLL_S", 0.001)
 
 
-def lower_by(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    monkeypatch.setattr(priority, "autogroup_of", lambda _: 3)
+def lower_by(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, own: int | None = 3) -> str | None:
+    """For a process whose session, or else which itself, has the value 3."""
+    monkeypatch.setattr(priority, "autogroup_of", {7: 0, os.getpid(): own}.get)
+    monkeypatch.setattr(os, "getpriority", lambda *_: 3 if own is None else 0)
     monkeypatch.setattr(priority, "Path", lambda _: kernel)
     monkeypatch.setattr(os, "setpriority", lambda *_: None)
     return lower(7, 10, CLOCK)
@@ -85,6 +89,17 @@ def test_what_hinders_it_is_said(refusal: int, monkeypatch: pytest.MonkeyPatch) 
     assert not kernel.taken
 
 
-def test_a_kernel_without_autogroups_has_none_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority, "Path", lambda _: Path("/nowhere/autogroup"))
-    assert autogroup_of(1) is None
+def test_a_child_of_init_that_is_in_no_session_is_compared_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel()
+    assert lower_by(kernel, monkeypatch, own=None) is None
+    assert kernel.taken == ["13"]
+
+
+@pytest.mark.parametrize(("told", "value"), [("/autogroup-4711 nice -5\n", -5), ("", None), (None, None)])
+def test_what_the_kernel_tells_of_a_session(
+    told: str | None, value: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        (tmp_path / "autogroup").write_text(told)
+    monkeypatch.setattr(priority, "Path", lambda _: tmp_path / "autogroup")
+    assert autogroup_of(1) == value
