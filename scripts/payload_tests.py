@@ -1,4 +1,4 @@
-"""Runs tests/payload in a stack's environment, which has torch and vllm but no pytest.
+"""Runs the payload's tests in a stack's environment, which has torch and vllm but no pytest.
 
 The environment holds exactly what its manifest says, so pytest is put into a folder beside it, from a lock that holds
 shared dependencies at the stack's versions.
@@ -24,7 +24,7 @@ LOCK = PROJECT_ROOT / "scripts" / "requirements" / "payload-tests.lock"
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """`python -m scripts.payload_tests ENVIRONMENT FOLDER [pytest's options]`: becomes pytest."""
+    """`python -m scripts.payload_tests ENVIRONMENT FOLDER PATH… [pytest's options]`: becomes pytest."""
     environment, folder, *options = argv
     python = PROJECT_ROOT / environment / "bin" / "python"
     try:
@@ -40,7 +40,7 @@ def _become_pytest(python: Path, packages: Path, options: Sequence[str]) -> NoRe
     added = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
     env = child_environment(os.environ, added)
     os.chdir(PROJECT_ROOT)
-    os.execve(python, [str(python), "-m", "pytest", "tests/payload", *options], env)
+    os.execve(python, [str(python), "-m", "pytest", *options], env)
 
 
 def ensure_packages(python: Path, folder: Path) -> Path:

@@ -6,72 +6,110 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from scripts.layout import PROJECT_ROOT
-from scripts.suites import NOTHING_SELECTED, PARTS, Part, run_all
+from scripts.suites import NOTHING_SELECTED, PARTS, USAGE, Part, run_all
+
+BOTH = {"first", "second"}
+HAS_OPTIONS = (sys.executable, "-c", "import sys; sys.exit(len(sys.argv) - 1)")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".")
 
 
 @pytest.fixture
 def suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Part]:
-    """Two suites with one test each, and between them a command that takes no options."""
+    """Two suites with one test each, one in the other's folder, and between them a command that takes no options."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / f"test_{name}.py").write_text(f"def test_{name}():\n    pass\n")
-    pytest_on = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
-    between = (sys.executable, "-c", "import sys; sys.exit(len(sys.argv) - 1)")
-    return [
-        Part((*pytest_on, str(tmp_path / "first"))),
-        Part(between, selects=False),
-        Part((*pytest_on, str(tmp_path / "second"))),
-    ]
+    (tmp_path / "first" / "second").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    for name, folder in (("first", "first"), ("second", "first/second")):
+        (tmp_path / folder / f"test_{name}.py").write_text(
+            f"from pathlib import Path\n\ndef test_{name}():\n    Path('{name} ran').touch()\n"
+        )
+    second = "first/second"
+    return [Part((*PYTEST, "--ignore", second), ("first",)), Part(HAS_OPTIONS), Part(PYTEST, (second,))]
 
 
-@pytest.mark.parametrize("selection", ["first", "second", "first or second"])
-def test_a_suite_that_a_selection_leaves_empty_is_no_failure(suites: list[Part], selection: str) -> None:
-    assert run_all(suites, ["-k", selection]) == 0
+@pytest.fixture
+def run(suites: list[Part], tmp_path: Path) -> Callable[..., tuple[int, set[str]]]:
+    """Runs them: the status, and whose test ran."""
+
+    def run(*arguments: str, parts: Sequence[Part] = suites) -> tuple[int, set[str]]:
+        status = run_all(parts, arguments, tmp_path)
+        return status, {path.name.removesuffix(" ran") for path in tmp_path.glob("* ran")}
+
+    return run
 
 
-def test_a_selection_that_leaves_every_suite_empty_is_one(suites: list[Part]) -> None:
-    assert run_all(suites, ["-k", "a_name_with_a_slip"]) == NOTHING_SELECTED
+Run = Callable[..., tuple[int, set[str]]]
 
 
-def test_a_suite_without_tests_is_a_failure_when_nothing_was_selected(suites: list[Part], tmp_path: Path) -> None:
-    (tmp_path / "second" / "test_second.py").unlink()
-    assert run_all(suites, []) == NOTHING_SELECTED
+@pytest.mark.parametrize(
+    ("selection", "ran"), [("test_first", {"first"}), ("test_second", {"second"}), ("test_first or test_second", BOTH)]
+)
+def test_a_suite_that_a_selection_leaves_empty_is_no_failure(run: Run, selection: str, ran: set[str]) -> None:
+    assert run("-k", selection) == (0, ran)
 
 
-def test_the_first_failure_is_the_end_and_its_status_the_answer(suites: list[Part], tmp_path: Path) -> None:
-    (tmp_path / "first" / "test_first.py").write_text("def test_first():\n    assert False\n")
-    mark = tmp_path / "mark"
-    after = Part((sys.executable, "-c", f"open({str(mark)!r}, 'w')"), selects=False)
-    assert run_all([suites[0], after], []) == 1
-    assert not mark.exists()
+def test_a_selection_that_leaves_every_suite_empty_is_one(run: Run) -> None:
+    assert run("-k", "a_name_with_a_slip") == (NOTHING_SELECTED, set())
 
 
-def test_a_failed_install_is_a_failure_whatever_was_selected(suites: list[Part]) -> None:
-    failed = Part((sys.executable, "-c", "import sys; sys.exit(20)"), selects=False)
-    assert run_all([suites[0], failed, suites[2]], []) == 20
+def test_a_suite_without_tests_is_a_failure_when_nothing_was_selected(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "first/second/test_second.py").unlink()
+    assert run() == (NOTHING_SELECTED, {"first"})
+
+
+def test_the_first_failure_is_the_end_and_its_status_the_answer(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "first/test_first.py").write_text("def test_first():\n    assert False\n")
+    assert run() == (1, set())
+
+
+def test_a_failed_preparation_is_a_failure_whatever_was_selected(run: Run, suites: list[Part]) -> None:
+    failed = Part((sys.executable, "-c", "import sys; sys.exit(20)"))
+    assert run(parts=[suites[0], failed, suites[2]]) == (20, {"first"})
+
+
+@pytest.mark.parametrize(
+    ("paths", "ran"),
+    [
+        (["first/test_first.py"], {"first"}),
+        (["first/second"], {"second"}),
+        (["first/second/test_second.py::test_second", "-v"], {"second"}),
+        (["-k", "first", "first/test_first.py"], {"first"}),
+        (["first"], BOTH),
+        (["."], BOTH),
+    ],
+)
+def test_a_path_goes_to_the_suites_that_have_its_tests(run: Run, paths: list[str], ran: set[str]) -> None:
+    assert run(*paths) == (0, ran)
+
+
+def test_nothing_is_prepared_for_suites_that_do_not_run(run: Run, suites: list[Part]) -> None:
+    failed = Part((sys.executable, "-c", "import sys; sys.exit(20)"))
+    assert run("first/test_first.py", parts=[suites[0], failed, suites[2]]) == (0, {"first"})
+
+
+def test_a_path_without_tests_is_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("first/test_first.py", "elsewhere") == (USAGE, set())
+    assert capfd.readouterr().err == "elsewhere: no suite has tests there; they lie in tests/ and smoke/\n"
 
 
 def test_every_file_of_tests_is_in_exactly_one_suite() -> None:
     folders = (PROJECT_ROOT / "smoke", PROJECT_ROOT / "tests")
     files = {path.relative_to(PROJECT_ROOT) for folder in folders for path in folder.rglob("test_*.py")}
-    # The payload's tests are named by `payload_tests`, which runs them in the stack's environment.
-    ours = {file for file in files if not file.is_relative_to("tests/payload")}
-    assert {file: sum(_has(part, file) for part in PARTS) for file in ours} == dict.fromkeys(ours, 1)
-    assert any("scripts.payload_tests" in part.argv for part in PARTS)
+    assert {file: sum(_has(part, file) for part in PARTS) for file in files} == dict.fromkeys(files, 1)
 
 
 def _has(part: Part, file: Path) -> bool:
-    """Whether a suite names the file or a folder that it is in, and does not ignore it."""
+    """Whether a suite has the file or a folder that it is in, and does not ignore it."""
     ignored = {value for option, value in pairwise(part.argv) if option == "--ignore"}
     above = {str(path) for path in (file, *file.parents)}
-    return bool(above & set(part.argv) - ignored) and not above & ignored
+    return bool(above & set(part.paths)) and not above & ignored
 
 
 def test_an_order_to_stop_is_the_suites_own_business_and_is_waited_for(tmp_path: Path) -> None:
@@ -84,7 +122,7 @@ def test_an_order_to_stop_is_the_suites_own_business_and_is_waited_for(tmp_path:
     )
     code = (
         "import sys; from scripts.suites import Part, run_all; "
-        f"sys.exit(run_all([Part(({sys.executable!r}, {str(suite)!r}))], []))"
+        f"sys.exit(run_all([Part(({sys.executable!r}, {str(suite)!r}), ('tests',))], []))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=PROJECT_ROOT, env=os.environ, stdout=subprocess.PIPE, text=True
