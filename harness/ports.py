@@ -139,12 +139,15 @@ class PortRoom:
         raise _taken(name, port, describe_holder(port))
 
     def _candidates(self) -> Iterator[int]:
+        """Every port that may be leased, in any order; shuffled as far as it is asked for."""
         low, high = _ephemeral_range()
         ports = [port for port in range(_FIRST, _LAST + 1) if not low <= port <= high]
         # A kernel that hands out these ports too leaves no better choice than to hope that it does not.
         ports = ports or list(range(_FIRST, _LAST + 1))
-        self._random.shuffle(ports)
-        return iter(ports)
+        for i in range(len(ports)):
+            chosen = self._random.randrange(i, len(ports))
+            ports[i], ports[chosen] = ports[chosen], ports[i]
+            yield ports[i]
 
     def _take(self, port: int) -> PortLease | None:
         """Lock the port's file; None when another run holds it."""

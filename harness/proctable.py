@@ -5,6 +5,7 @@ A process is known by its pid *and* its start time: a pid alone may be another p
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class ProcessTable(Mapping[int, ProcessRow]):
     @classmethod
     def read(cls) -> ProcessTable:
         """The processes that this user may see. One that ends meanwhile is left out."""
-        pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal())
+        pids = (int(name) for name in os.listdir(_PROC) if name.isdecimal())  # noqa: PTH208 - as in read_row
         return cls(row for pid in pids if (row := read_row(pid)) is not None)
 
     def __getitem__(self, pid: int) -> ProcessRow:
@@ -83,18 +84,22 @@ class ProcessTable(Mapping[int, ProcessRow]):
 
 
 def read_row(pid: int) -> ProcessRow | None:
-    """The row of `pid` now, or None when there is no such process."""
+    """The row of `pid` now, or None when there is no such process.
+
+    It is read of every process of the machine several times a second, while others need the cores: hence no pathlib.
+    """
     try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+            text = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command's name may itself hold spaces and parentheses: the last one closes it.
-    fields = text[text.rindex(")") + 2 :].split()
+    fields = text[text.rindex(b")") + 2 :].split()
     return ProcessRow(
         ProcessId(pid, int(fields[_START_TIME])),
         parent=int(fields[_PARENT]),
         session=int(fields[_SESSION]),
-        state=fields[_STATE],
+        state=fields[_STATE].decode(),
     )
 
 

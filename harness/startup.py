@@ -24,7 +24,8 @@ from harness.services.context import FRONTEND, ServiceContext, engine_name, side
 from harness.services.spec import ServiceSpec
 from harness.topology import Topology, topology_event
 
-SNAPSHOT_INTERVAL_S = 0.1
+READY_INTERVAL_S, SNAPSHOT_INTERVAL_S = 0.2, 0.1
+"""How often services that start are asked whether they are ready, and discovery whether it is complete."""
 
 
 @dataclass
@@ -77,7 +78,7 @@ class Startup:
             if follow is not None:
                 follow(name)
 
-        wait_all(waits, clock=self.clock, alive=self.watch, on_ready=on_ready)
+        wait_all(waits, clock=self.clock, alive=self.watch, on_ready=on_ready, interval_s=READY_INTERVAL_S)
 
     def _discover(self) -> Topology:
         """Pin the topology, see that it is made of our own engines, and wait for these and for the model."""

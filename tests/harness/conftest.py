@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import startup, vigil
 from harness.process import Process
 from harness.proctable import ProcessId, read_row
 from tests.harness.bench import Bench
@@ -46,7 +47,16 @@ def bystander() -> Iterator[ProcessId]:
 
 
 @pytest.fixture
-def make_bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+def quick_aftermath(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For calls to a server that is no process of a run: nobody's end explains a failure, and none is waited for."""
+    monkeypatch.setattr(vigil, "AFTERMATH_S", 0.01)
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
+    """The fakes are ready much sooner than the programs that they stand for, and are asked more often."""
+    monkeypatch.setattr(startup, "READY_INTERVAL_S", 0.02)
+    monkeypatch.setattr(startup, "SNAPSHOT_INTERVAL_S", 0.02)
     made: list[Bench] = []
 
     def make(**options: object) -> Bench:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -419,7 +419,7 @@ def failure(**changes: Any) -> events.Failure:
 
 def edited(run: list[Fields], change: Callable[[list[Fields]], object]) -> list[Fields]:
     """A copy of `run` after `change` has had its way with it."""
-    mutable = copy.deepcopy(run)
+    mutable = pickle.loads(pickle.dumps(run))  # several times as quick as deepcopy
     change(mutable)
     return mutable
 

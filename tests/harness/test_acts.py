@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from bench import CLEAN, Bench, leftovers
 from harness import run
 from harness.bringup import new_stack
 from harness.clock import SteadyClock
+from harness.config import Deadlines
 from harness.errors import DoctorError, InstallError, ServiceDiedError
 from harness.events import Destroyed, EngineObservation
 from harness.evidence.exposure import exposed
@@ -42,13 +43,6 @@ def asked(tmp_path: Path, sabotage: str | None) -> Request:
 def has_ended(pid: int) -> bool:
     row = read_row(pid)
     return row is None or row.ended
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.close()
 
 
 @contextmanager
@@ -277,7 +271,10 @@ def test_the_frontend_has_no_model_while_it_is_asked(bench: Bench, monkeypatch: 
     assert order == ["generated", bench.context.url("etcd")]
 
 
-def test_a_fault_that_does_not_come_about_ends_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_does_not_come_about_ends_the_run(
+    make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench(deadlines=Deadlines(engine_s=10, discovery_s=10, request_s=1, stop_grace_s=5))
     monkeypatch.setattr(acts.records, "replace_instance", lambda _url: None)
     bench.stack.start()
     nobody: Any = None

@@ -28,6 +28,7 @@ from harness.inflight import (
 )
 from harness.topology import Topology, Worker
 
+pytestmark = pytest.mark.usefixtures("quick_aftermath")
 PROMPT = [2, 41, 7]
 SPANS = [{"version": "1", "start": 0, "end": 2}, {"version": "2", "start": 2, "end": 3}]
 ALL = AT_EACH_ENGINE + THROUGH_FRONTEND
@@ -155,6 +156,7 @@ def test_a_hold_that_caught_nothing_is_taken_back_and_tried_again_with_more_toke
     in_flight.begin("perturbed", PROMPT)
     asked = [body["sampling_params"]["max_tokens"] for body in served.streams if "sampling_params" in body]
     assert asked == [FEWEST_TOKENS] * AT_EACH_ENGINE + [2 * FEWEST_TOKENS] * AT_EACH_ENGINE
+    served.released.set()
     told = in_flight.end("perturbed")
     assert served.orders == [HOLD, "resume", HOLD]
     assert (told.holds, told.generations[0].asked) == (2, 2 * FEWEST_TOKENS)

@@ -26,6 +26,7 @@ from harness.states import labels_of, pauses_of
 from harness.timing import TIMED, WARM_UP, time_requests
 from harness.topology import Topology, Worker
 
+pytestmark = pytest.mark.usefixtures("quick_aftermath")
 PROMPT = [2, 41, 7]
 PROMPT_LOGPROBS: list[Any] = [
     None,
