@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from event_factory import Fields, engines, listening, passing_run, processes, run_config
-
 from harness import events
 from harness.config import RunConfig
 from harness.program import Program
+from tests.harness.event_factory import Fields, engines, listening, passing_run, processes, run_config
 
 PROGRAM = Program.parse("python train.py --fast", "/home/somebody")  # type: ignore[arg-type]
 TAKEN_OVER = {"run.started", "pins", "service.started", "service.ready", "topology", "service.exited", "teardown"}

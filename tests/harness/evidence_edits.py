@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from event_factory import (
+from harness.evidence import Check, Expectation, evaluate
+from tests.harness.event_factory import (
     ASTRAY,
     FITTING,
     NORM,
@@ -17,8 +18,6 @@ from event_factory import (
     the,
     without,
 )
-
-from harness.evidence import Check, Expectation, evaluate
 
 Edit = Callable[[list[Fields]], object]
 

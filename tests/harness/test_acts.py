@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
-from bench import CLEAN, Bench, leftovers
 
 from harness import run
 from harness.bringup import new_stack
@@ -32,6 +31,7 @@ from harness.stack import Stack
 from harness.standing import STATE_FILE, Owner
 from harness.trainer import Trainer
 from tests.harness import fakes
+from tests.harness.bench import CLEAN, Bench, leftovers
 
 PROMPTS = [[1, 2, 3]]
 

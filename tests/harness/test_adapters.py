@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import pytest
-from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.evidence import CHECKS, WITH_ADAPTERS, Check, Expectation, evaluate
 from harness.report.verdict import judge_run
+from tests.harness.event_factory import Fields, edited, failure, passing_run, run_config, the
 from tests.harness.evidence_edits import Edit, drop, move_to_start, red
 
 CHECK = "generation.lora-adapter"

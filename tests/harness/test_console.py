@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_factory import Fields, edited, failure, passing_run, run_config, the, without
 from rich.console import Console as RichConsole
 
 from harness import events
@@ -19,6 +18,7 @@ from harness.report.console import Console, wants_plain
 from harness.report.failure import failure_body
 from harness.report.progress import Progress
 from harness.report.verdict import judge_run
+from tests.harness.event_factory import Fields, edited, failure, passing_run, run_config, the, without
 
 SOUND = passing_run()
 ESCAPE = "\x1b"

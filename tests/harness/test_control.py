@@ -11,7 +11,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.cli import build_parser
 from harness.control import with_control
@@ -24,6 +23,7 @@ from harness.report.verdict import Outcome, judge_run
 from harness.request import Request
 from harness.services.context import TRAINER
 from tests.harness.bench import CLEAN, Bench, leftovers, trainer_running
+from tests.harness.event_factory import Fields, edited, failure, passing_run, run_config, the
 from tests.harness.evidence_edits import Edit, drop, put, put_engine, red
 
 CONTROL = run_config(serving="plain-vllm")

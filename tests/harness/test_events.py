@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from event_factory import failure, passing_run, run_config, the, training_step
 
 from harness import events
 from harness.errors import RefitError
 from tests.harness.command_run import passing_command
+from tests.harness.event_factory import failure, passing_run, run_config, the, training_step
 
 WITH_ADAPTER = run_config(lora=True)
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_factory import (
+
+from harness import events
+from harness.evidence import CHECKS, Expectation
+from tests.harness.event_factory import (
     NORM,
     Fields,
     edited,
@@ -17,9 +20,6 @@ from event_factory import (
     the,
     without,
 )
-
-from harness import events
-from harness.evidence import CHECKS, Expectation
 from tests.harness.evidence_edits import (
     AT_2,
     LABELS_AND_CONTENT,

@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 import pytest
-from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.credentials import NO_CREDENTIALS
 from harness.evidence import CHECKS, Check, Expectation, checks_of, evaluate, unjudged_checks
@@ -16,6 +15,7 @@ from harness.evidence.timeline import Timeline
 from harness.report.junit import render
 from harness.report.verdict import judge_run
 from tests.harness.command_run import command_config, passing_command
+from tests.harness.event_factory import Fields, edited, failure, passing_run, run_config, the
 from tests.harness.evidence_edits import (
     OTHER,
     Edit,

@@ -6,7 +6,9 @@ import math
 from functools import cache
 
 import pytest
-from event_factory import (
+
+from harness.evidence import CHECKS
+from tests.harness.event_factory import (
     EMBEDDING,
     FITTING,
     HEAD,
@@ -18,8 +20,6 @@ from event_factory import (
     passing_run,
     run_config,
 )
-
-from harness.evidence import CHECKS
 from tests.harness.evidence_edits import (
     AFTER,
     AT_2,

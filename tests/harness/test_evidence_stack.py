@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from event_factory import (
+
+from tests.harness.event_factory import (
     Fields,
     edited,
     failure,
@@ -14,7 +15,6 @@ from event_factory import (
     the,
     without,
 )
-
 from tests.harness.evidence_edits import (
     SOUND,
     TWO,

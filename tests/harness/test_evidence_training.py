@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from event_factory import (
+from harness.config import MismatchBudget
+from harness.evidence import Expectation
+from tests.harness.event_factory import (
     FITTING,
     edited,
     passing_run,
     run_config,
     the,
 )
-
-from harness.config import MismatchBudget
-from harness.evidence import Expectation
 from tests.harness.evidence_edits import (
     SOUND,
     TWO,

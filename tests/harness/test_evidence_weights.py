@@ -6,7 +6,8 @@ import math
 from typing import Any, ClassVar
 
 import pytest
-from event_factory import (
+
+from tests.harness.event_factory import (
     EMBEDDING,
     EMPTY,
     HEAD,
@@ -19,7 +20,6 @@ from event_factory import (
     the,
     without,
 )
-
 from tests.harness.evidence_edits import (
     AT_2,
     OTHER,

@@ -9,11 +9,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from test_services import make
 
 from harness.configured import configured_topology
 from harness.services.command import variables
 from harness.services.context import ServiceContext
+from tests.harness.test_services import make
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / "examples" / "prime-rl" / "launch.py"

@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import psutil
 import pytest
-from event_factory import admin_url, passing_run
 
 from smoke.bystanders import Bystanders
 from smoke.faults.outcome import complete, ended, no_shared_memory_of, topology_of
 from smoke.faults.record import Injection
 from smoke.faults.stage import Stage
 from smoke.runner import Command, Outcome
+from tests.harness.event_factory import admin_url, passing_run
 from tests.harness.waiting import until
 
 JUNIT = """<testsuites><testsuite><testcase name="run"><error message="{what}" type="{kind}"/></testcase>

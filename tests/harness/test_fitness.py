@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_factory import run_config
 
 from harness.errors import UsageError
 from harness.fitness import GIB, Machine, require_bearable
+from tests.harness.event_factory import run_config
 
 LARGE = Machine(cores=64, memory=512 * GIB)
 TINY: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 256}

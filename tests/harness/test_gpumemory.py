@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_factory import Fields, edited, passing_run, run_config
 
 from harness import events
 from harness.errors import DoctorError
@@ -17,6 +16,7 @@ from harness.gpumemory import APPS, GPUS, RELEASE_S, GpuWatch
 from harness.models import ModelChoice
 from harness.request import Request
 from harness.session import Session, opened
+from tests.harness.event_factory import Fields, edited, passing_run, run_config
 
 CHECK = "teardown.gpu-memory"
 UUIDS = ("GPU-0aaa-0000", "GPU-1bbb-0000", "GPU-2ccc-0000")

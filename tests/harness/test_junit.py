@@ -6,12 +6,12 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from event_factory import Fields, failure, passing_run, run_config, without
 
 from harness.credentials import NO_CREDENTIALS
 from harness.report import junit
 from harness.report.failure import check_body, failure_body
 from harness.report.verdict import Outcome, judge_run
+from tests.harness.event_factory import Fields, failure, passing_run, run_config, without
 
 SOUND = passing_run()
 FAILED = without(SOUND, "generation", when="after")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from event_factory import admin_url, run_config, topology
-
 from harness.ranks import ranks, table
 from harness.report.narration import narrate
+from tests.harness.event_factory import admin_url, run_config, topology
 
 UNEQUAL = topology(run_config(tensor_parallel=(2, 1)))
 

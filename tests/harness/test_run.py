@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
-from event_factory import passing_run, run_config
 from pydantic import ValidationError
 
 from harness import run, rundir
@@ -38,6 +37,7 @@ from harness.run import SmokeRun, smoke
 from harness.session import Session, opened
 from harness.stack import Stack
 from harness.teardown import Leftovers
+from tests.harness.event_factory import passing_run, run_config
 
 
 def asked(tmp_path: Path, **changes: Any) -> Request:

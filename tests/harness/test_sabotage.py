@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from event_factory import passing_run, run_config
 
 from harness import errors
 from harness.cli import build_parser
@@ -23,6 +22,7 @@ from harness.sabotage.by_trainer import FAILING_REFITS
 from harness.sabotage.commands import COMMANDS
 from harness.sabotage.declaration import Where
 from harness.sabotage.docs import ALL_CHECKS, JUDGED, turned_red
+from tests.harness.event_factory import passing_run, run_config
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "harness" / "payload" / "smokestack_payload" / "sabotage.py"
 BY_NAME = {one.name: one for one in SABOTAGES}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_factory import Fields, edited, failure, passing_run, run_config, the
 
 from harness.cli import build_parser
 from harness.config import RefitKind
@@ -23,6 +22,7 @@ from harness.sabotage import SABOTAGES, Sabotage, named, selftest
 from harness.sabotage.judgement import judge
 from harness.sabotage.selftest import document, run_all
 from harness.signals import InterruptSignals
+from tests.harness.event_factory import Fields, edited, failure, passing_run, run_config, the
 
 PAUSED = Sabotage("left-paused", "as declared", "trainer", ("engine.not-paused",), ("is paused",))
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_factory import Fields, edited, failure, passing_run, run_config, the, without
 
 from harness import errors
 from harness.events import Failure
 from harness.evidence import CHECKS
 from harness.report.verdict import Outcome, Verdict, judge_run
+from tests.harness.event_factory import Fields, edited, failure, passing_run, run_config, the, without
 
 SOUND = passing_run()
 

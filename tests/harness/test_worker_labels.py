@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from event_factory import edited, passing_run, run_config
 
 from harness.evidence import CHECKS, Expectation, evaluate
 from tests.harness.command_run import command_config, passing_command
+from tests.harness.event_factory import edited, passing_run, run_config
 from tests.harness.evidence_edits import Edit, put_cache, put_engine, red
 
 WANT = Expectation.of(run_config(engine_labels=False))
