@@ -13,7 +13,7 @@ import pytest
 
 from smoke.bystanders import Bystanders
 from smoke.faults.page import write
-from smoke.faults.record import Injection, Record
+from smoke.faults.record import Injection, Record, Where
 from smoke.faults.stage import Stage
 from smoke.runner import processes_of, read_events
 
@@ -27,6 +27,7 @@ class Collector:
     def __init__(self) -> None:
         self.record = Record()
         self.tests: set[str] = set()
+        self.where = Where.here()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.tests.add(report.nodeid)
@@ -38,7 +39,7 @@ class Collector:
         """A suite that was broken off, or a test that came to no fault, makes no page."""
         ended = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
         if ended and 0 < len(self.record.injections) == len(self.tests):
-            write(self.record)
+            write(self.record, self.where)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoke.faults.record import Injection, Record, machine
+from smoke.faults.record import Injection, Record, Where
 from smoke.runner import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -32,27 +32,26 @@ WRONG = "**not as it must be**"
 RECOVERED = "recovered: "
 SEAL = re.compile(r"^<!-- sealed: ([0-9a-f]{64}) -->\n\Z", re.MULTILINE)
 ROW = re.compile(r"^\| (F\d\d) \| (.+?) \| (-|\d+\.\d) \| (.+?) \| (\d+) \|$", re.MULTILINE)
-MACHINE = re.compile(r"^\| machine \| (.+) \|$", re.MULTILINE)
+WHERE = re.compile(r"^\| revision \| (.+) \|\n\| machine \| (.+) \|$", re.MULTILINE)
 
 
 class PageError(ValueError):
     """The page is not what a run has written."""
 
 
-def render(record: Record, where: str) -> str:
-    """The page. `where` describes the machine."""
+def render(record: Record, where: Where) -> str:
     rows = sorted(record.injections, key=lambda one: one.fault)
     tables = [*_table(_numbers(record, where)), "", *_table([COLUMNS, *map(_row, rows)])]
     body = "\n".join([HEAD, *tables, "", ""])
     return f"{body}<!-- sealed: {_seal(body)} -->\n"
 
 
-def parse(text: str) -> tuple[Record, str]:
-    """What a page was made from. Raises PageError for a page without machine or rows."""
-    where, rows = MACHINE.search(text), ROW.findall(text)
+def parse(text: str) -> tuple[Record, Where]:
+    """What a page was made from. Raises PageError for a page without revision, machine or rows."""
+    where, rows = WHERE.search(text), ROW.findall(text)
     if where is None or not rows:
-        raise PageError("it names no machine, or holds no fault")
-    return Record([_injection(*row) for row in rows]), where.group(1)
+        raise PageError("it names no revision or no machine, or holds no fault")
+    return Record([_injection(*row) for row in rows]), Where(*where.groups())
 
 
 def check(text: str) -> None:
@@ -64,15 +63,15 @@ def check(text: str) -> None:
         raise PageError("it is not what the present code writes of the same rows")
 
 
-def write(record: Record, page: Path = PAGE) -> None:
-    page.write_text(render(record, machine()), encoding="utf-8")
+def write(record: Record, where: Where, page: Path = PAGE) -> None:
+    page.write_text(render(record, where), encoding="utf-8")
 
 
 def _seal(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
-def _numbers(record: Record, where: str) -> list[tuple[str, ...]]:
+def _numbers(record: Record, where: Where) -> list[tuple[str, ...]]:
     """What was counted and measured, each with its name; times as precise as they are shown in the rows."""
     delays = [round(one.seconds, 1) for one in record.injections if one.seconds is not None]
     recovered = sum(one.recovered for one in record.injections)
@@ -82,7 +81,8 @@ def _numbers(record: Record, where: str) -> list[tuple[str, ...]]:
         ("median seconds to detection", f"{statistics.median(delays):.1f}" if delays else "-"),
         ("slowest detection in seconds", f"{max(delays):.1f}" if delays else "-"),
         ("survivors", str(sum(one.survivors for one in record.injections))),
-        ("machine", where),
+        ("revision", where.revision),
+        ("machine", where.machine),
     ]
 
 

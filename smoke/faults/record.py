@@ -1,14 +1,17 @@
-"""What the fault suite found, and the machine on which. The numbers are the run's, never a hand's; see `page`."""
+"""What the fault suite found, of which revision, on which machine: a run's numbers, never a hand's; see `page`."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+
+from smoke.runner import ROOT
 
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -39,6 +42,28 @@ class Record:
     def begin(self, fault: str, case: str) -> Injection:
         self.injections.append(Injection(fault, case))
         return self.injections[-1]
+
+
+@dataclass(frozen=True)
+class Where:
+    """What was tested, and on what: neither tells whose machine it is."""
+
+    revision: str
+    machine: str
+
+    @classmethod
+    def here(cls) -> Where:
+        return cls(revision(ROOT), machine())
+
+
+def revision(checkout: Path) -> str:
+    """The commit in a checkout, and whether files differ from it. Raises CalledProcessError where git refuses."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "HEAD") + (", with changes" if git("status", "--porcelain") else "")
 
 
 def machine() -> str:

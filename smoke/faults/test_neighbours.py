@@ -16,7 +16,7 @@ from harness.errors import DiscoveryError
 from harness.topology import Expectation, Topology
 from smoke.faults.outcome import complete, ended, topology_of
 from smoke.faults.record import Injection, Record
-from smoke.faults.stage import STEPS, Phase, Replica, Stage, has_ended, kill_tree
+from smoke.faults.stage import PHASES, STEPS, Phase, Replica, Stage, has_ended, kill_tree
 from smoke.runner import Outcome, wait_until
 
 pytestmark = pytest.mark.faults
@@ -167,22 +167,23 @@ def test_f13_a_restarted_sidecars_dead_record_is_not_used(stage: Callable[..., S
     named_as_replaced(run, injection, "sidecar-0", child)
 
 
-@pytest.mark.parametrize("phase", ["starting", "idle", "rollouts", "refit"])
-def test_f13_a_sidecar_killed_and_restarted_under_the_eyes_of_the_run(
-    phase: Phase, stage: Callable[..., Stage], record: Record
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("fault", "service"), [("F13", "sidecar-0"), ("F14", "engine-0")])
+def test_a_service_killed_and_restarted_under_the_eyes_of_the_run_is_named(
+    fault: str, service: str, phase: Phase, stage: Callable[..., Stage], record: Record
 ) -> None:
     run = stage("--steps", str(STEPS))
     if phase == "starting":
         run.wait_for("service.started", service="sidecar-0")
     else:
         run.reach(phase)
-    sidecar = run.leader("sidecar-0")
-    replica = Replica.of(sidecar)
-    injection = record.begin("F13", f"sidecar killed and restarted at once, {phase}")
-    sidecar.kill()
-    wait_until(lambda: has_ended(sidecar), "its end", 10)
-    child = replica.start(run.run.run_dir / "logs" / "sidecar-again.log")
-    says = rf"sidecar-0 (?:was replaced|ended although it should run).*pid {sidecar.pid}\b"
+    leader = run.leader(service)
+    replica = Replica.of(leader)
+    injection = record.begin(fault, f"{service.removesuffix('-0')} killed and restarted at once, {phase}")
+    kill_tree(leader)
+    wait_until(lambda: has_ended(leader), "its end", 10)
+    child = replica.start(run.run.run_dir / "logs" / f"{service}-again.log")
+    says = rf"{service} (?:was replaced|ended although it should run|lost a process of its own).*pid {leader.pid}\b"
     status = 30 if phase == "starting" else 40
     ended(run, injection, within=6, status=status, kinds={"service-died"}, says=says)
     child.wait(20)

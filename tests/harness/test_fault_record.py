@@ -15,10 +15,10 @@ import pytest
 
 from smoke.faults import page as pages
 from smoke.faults.page import PAGE, PageError, check, main, parse, render, write
-from smoke.faults.record import Record, machine, processor
+from smoke.faults.record import Record, Where, machine, processor, revision
 from smoke.runner import ROOT
 
-HERE = "2 cores (AuthenticAMD family 26, AVX-512), 23 GiB, Linux x86_64, no GPU"
+HERE = Where("4711" * 10, "2 cores (AuthenticAMD family 26, AVX-512), 23 GiB, Linux x86_64, no GPU")
 
 
 def record() -> Record:
@@ -39,7 +39,8 @@ def test_it_counts_and_measures() -> None:
         "| median seconds to detection | 2.0 |",
         "| slowest detection in seconds | 4.0 |",
         "| survivors | 0 |",
-        f"| machine | {HERE} |",
+        f"| revision | {HERE.revision} |",
+        f"| machine | {HERE.machine} |",
         "| F09 | first | 1.0 | exit 40, service-died | 0 |",
         "| F12 | etcd stopped | - | recovered: pass | 0 |",
     ):
@@ -66,10 +67,11 @@ def test_every_table_is_one_and_nothing_is_known_of_nothing() -> None:
 
 
 def test_a_page_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    write(record(), tmp_path / "page.md")
+    write(record(), HERE, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     check(text)
     read, where = parse(text)
+    assert where == HERE
     assert render(read, where) == text
     assert main(tmp_path / "page.md") == 0
 
@@ -83,6 +85,7 @@ def test_a_page_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         ("do not edit", "edit"),
         ("| F12 | etcd stopped | - | recovered: pass | 0 |\n", ""),
         ("family 26", "family 25"),
+        ("47114711", "08150815"),
         ("<!-- sealed", "\n<!-- sealed"),
     ],
 )
@@ -177,12 +180,22 @@ from pathlib import Path
 from smoke.faults import conftest, page
 from smoke.faults.conftest import record
 
-conftest.write = lambda found: page.write(found, Path({page!r}))
+conftest.write = lambda found, where: page.write(found, where, Path({page!r}))
 
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(conftest.Collector())
 """
+
+
+def test_the_revision_says_whether_files_differ_from_it(tmp_path: Path) -> None:
+    author = ("-c", "user.name=A", "-c", "user.email=a@b")
+    for command in (("init", "-q"), (*author, "commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    committed = revision(tmp_path)
+    assert re.fullmatch(r"[0-9a-f]{40}", committed)
+    (tmp_path / "new").touch()
+    assert revision(tmp_path) == f"{committed}, with changes"
 
 
 def test_the_machine_is_described_without_its_name() -> None:
