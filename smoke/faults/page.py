@@ -40,7 +40,7 @@ class PageError(ValueError):
 
 
 def render(record: Record, where: Where) -> str:
-    rows = sorted(record.injections, key=lambda one: one.fault)
+    rows = sorted(record.injections, key=lambda one: (one.fault, one.case))
     tables = [*_table(_numbers(record, where)), "", *_table([COLUMNS, *map(_row, rows)])]
     body = "\n".join([HEAD, *tables, "", ""])
     return f"{body}<!-- sealed: {_seal(body)} -->\n"
