@@ -141,10 +141,14 @@ class Stage:
                 return False
             trainer.send_signal(signal.SIGSTOP)
             time.sleep(0.05)
-            if wanted():
-                return True
-            trainer.send_signal(signal.SIGCONT)
-            return False
+            try:
+                stays = wanted()
+            except httpx.ReadTimeout:
+                # It was caught in the middle of a transfer: the engine waits for it, and answers nobody.
+                stays = False
+            if not stays:
+                trainer.send_signal(signal.SIGCONT)
+            return stays
 
         wait_until(caught, "the trainer in the wanted moment", 60)
         self.held = trainer
