@@ -172,8 +172,8 @@ def down(session: nox.Session) -> None:
 
 @nox.session
 def test(session: nox.Session) -> None:
-    """All tests: both planes, the payload inside the stack's environment, and the real CPU stack."""
-    tool(session, "-m", "scripts.suites", *session.posargs)
+    """All tests: both planes, the payload inside the stack's environment, and the real CPU stack; or `-- PATH`."""
+    plane(session, "scripts.suites", *session.posargs)
 
 
 @nox.session

@@ -139,7 +139,7 @@ class PortRoom:
         raise _taken(name, port, describe_holder(port))
 
     def _candidates(self) -> Iterator[int]:
-        """Every port that may be leased, in any order; shuffled as far as it is asked for."""
+        """Every port that may be leased, in random order, drawn one at a time."""
         low, high = _ephemeral_range()
         ports = [port for port in range(_FIRST, _LAST + 1) if not low <= port <= high]
         # A kernel that hands out these ports too leaves no better choice than to hope that it does not.

@@ -23,7 +23,7 @@ def lower(pid: int, by: int, clock: Clock) -> str | None:
 
     Where the kernel shares out the cores by session (autogroup, see sched(7)), that value counts within the session
     only, and the session has one of its own: it becomes nicer than the session of this process or, where this process
-    is in none (a child of init that never asked for a session), than this process itself. Returns what hindered it, if
+    is in none (no process above it has ever called setsid(2)), than this process itself. Returns what hindered it, if
     anything did. A process that has ended already is left to whoever looks after it.
     """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
@@ -40,7 +40,7 @@ def lower(pid: int, by: int, clock: Clock) -> str | None:
 
 
 def autogroup_of(pid: int) -> int | None:
-    """The value of a process's session; None where the kernel has no autogroups, or it is in none. Raises OSError."""
+    """The value of a process's session; None where it is in none, has ended, or the kernel has none. Raises OSError."""
     try:
         told = _file(pid).read_text()
     except FileNotFoundError:

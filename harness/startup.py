@@ -25,7 +25,7 @@ from harness.services.spec import ServiceSpec
 from harness.topology import Topology, topology_event
 
 READY_INTERVAL_S, SNAPSHOT_INTERVAL_S = 0.2, 0.1
-"""How often services that start are asked whether they are ready, and discovery whether it is complete."""
+"""Seconds between two questions: to services that start, and to a stack whose services have all started."""
 
 
 @dataclass

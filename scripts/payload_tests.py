@@ -25,14 +25,14 @@ LOCK = PROJECT_ROOT / "scripts" / "requirements" / "payload-tests.lock"
 
 def main(argv: Sequence[str]) -> NoReturn:
     """`python -m scripts.payload_tests ENVIRONMENT FOLDER PATH… [pytest's options]`: becomes pytest."""
-    environment, folder, *options = argv
+    environment, folder, path, *options = argv
     python = PROJECT_ROOT / environment / "bin" / "python"
     try:
         packages = ensure_packages(python, PROJECT_ROOT / folder)
     except BuildPlaneError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - this program's output
         sys.exit(error.exit_code)
-    _become_pytest(python, packages, options)
+    _become_pytest(python, packages, [path, *options])
 
 
 def _become_pytest(python: Path, packages: Path, options: Sequence[str]) -> NoReturn:

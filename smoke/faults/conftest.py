@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from smoke.bystanders import Bystanders
 from smoke.faults.page import write
-from smoke.faults.record import Injection, Record, Where
+from smoke.faults.record import Injection, Record, Subject
 from smoke.faults.stage import Stage
 from smoke.runner import processes_of, read_events
 
@@ -27,7 +28,7 @@ class Collector:
     def __init__(self) -> None:
         self.record = Record()
         self.tests: set[str] = set()
-        self.where = Where.here()
+        self.tested = Subject.here()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.tests.add(report.nodeid)
@@ -39,7 +40,8 @@ class Collector:
         """A suite that was broken off, or a test that came to no fault, makes no page."""
         ended = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
         if ended and 0 < len(self.record.injections) == len(self.tests):
-            write(self.record, self.where)
+            changed = "" if self.tested == Subject.here() else ", changed meanwhile"
+            write(self.record, replace(self.tested, revision=f"{self.tested.revision}{changed}"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,7 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
     option, paths = config.option, [Path(one).resolve() for one in config.args]
     if (paths, option.markexpr, option.keyword, option.maxfail or 0) != ([FOLDER], "faults", "", 0):
         raise pytest.UsageError(f"--write needs the whole suite: {FOLDER.name}, without -k, without -x")
-    config.pluginmanager.register(Collector())
+    try:
+        config.pluginmanager.register(Collector())
+    except (OSError, subprocess.CalledProcessError) as failed:
+        told = getattr(failed, "stderr", None) or failed
+        raise pytest.UsageError(f"--write names the revision, which git does not tell: {told}") from None
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoke.faults.record import Injection, Record, Where
+from smoke.faults.record import PAGE as NAME
+from smoke.faults.record import Injection, Record, Subject
 from smoke.runner import ROOT
 
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / NAME
 COMMAND = "./noxw -s faults -- --write"
 HEAD = f"""# Reliability: reported faults, provoked
 
@@ -39,19 +40,19 @@ class PageError(ValueError):
     """The page is not what a run has written."""
 
 
-def render(record: Record, where: Where) -> str:
+def render(record: Record, where: Subject) -> str:
     rows = sorted(record.injections, key=lambda one: (one.fault, one.case))
     tables = [*_table(_numbers(record, where)), "", *_table([COLUMNS, *map(_row, rows)])]
     body = "\n".join([HEAD, *tables, "", ""])
     return f"{body}<!-- sealed: {_seal(body)} -->\n"
 
 
-def parse(text: str) -> tuple[Record, Where]:
+def parse(text: str) -> tuple[Record, Subject]:
     """What a page was made from. Raises PageError for a page without revision, machine or rows."""
     where, rows = WHERE.search(text), ROW.findall(text)
     if where is None or not rows:
         raise PageError("it names no revision or no machine, or holds no fault")
-    return Record([_injection(*row) for row in rows]), Where(*where.groups())
+    return Record([_injection(*row) for row in rows]), Subject(*where.groups())
 
 
 def check(text: str) -> None:
@@ -63,7 +64,7 @@ def check(text: str) -> None:
         raise PageError("it is not what the present code writes of the same rows")
 
 
-def write(record: Record, where: Where, page: Path = PAGE) -> None:
+def write(record: Record, where: Subject, page: Path = PAGE) -> None:
     page.write_text(render(record, where), encoding="utf-8")
 
 
@@ -71,7 +72,7 @@ def _seal(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
-def _numbers(record: Record, where: Where) -> list[tuple[str, ...]]:
+def _numbers(record: Record, where: Subject) -> list[tuple[str, ...]]:
     """What was counted and measured, each with its name; times as precise as they are shown in the rows."""
     delays = [round(one.seconds, 1) for one in record.injections if one.seconds is not None]
     recovered = sum(one.recovered for one in record.injections)

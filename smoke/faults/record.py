@@ -13,6 +13,7 @@ import psutil
 
 from smoke.runner import ROOT
 
+PAGE = "docs/reliability.md"
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -45,25 +46,30 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Where:
+class Subject:
     """What was tested, and on what: neither tells whose machine it is."""
 
     revision: str
     machine: str
 
     @classmethod
-    def here(cls) -> Where:
+    def here(cls) -> Subject:
         return cls(revision(ROOT), machine())
 
 
 def revision(checkout: Path) -> str:
-    """The commit in a checkout, and whether files differ from it. Raises CalledProcessError where git refuses."""
+    """The commit in a checkout, and whether files differ from it; the page that is to be written does not count.
+
+    Raises OSError without git, and CalledProcessError where git refuses.
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*arguments: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout.strip()
 
-    return git("rev-parse", "HEAD") + (", with changes" if git("status", "--porcelain") else "")
+    changes = git("status", "--porcelain", "--untracked-files=normal", "--", ".", f":(exclude){PAGE}")
+    return git("rev-parse", "HEAD") + (", with changes" if changes else "")
 
 
 def machine() -> str:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -221,9 +221,11 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 def kill_tree(leader: psutil.Process) -> None:
-    """SIGKILL to a service's leader and all that descends from it."""
+    """SIGKILL to a service's leader and all that descends from it. The leader starts nothing meanwhile."""
+    leader.suspend()
     for process in [leader, *leader.children(recursive=True)]:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _title(process: psutil.Process) -> str:

@@ -173,20 +173,22 @@ def test_a_service_killed_and_restarted_under_the_eyes_of_the_run_is_named(
     fault: str, service: str, phase: Phase, stage: Callable[..., Stage], record: Record
 ) -> None:
     run = stage("--steps", str(STEPS))
-    if phase == "starting":
-        run.wait_for("service.started", service="sidecar-0")
+    if (service, phase) == ("sidecar-0", "starting"):
+        run.wait_for("service.started", service=service)
     else:
         run.reach(phase)
     leader = run.leader(service)
     replica = Replica.of(leader)
     injection = record.begin(fault, f"{service.removesuffix('-0')} killed and restarted at once, {phase}")
+    began = time.monotonic()
     kill_tree(leader)
     wait_until(lambda: has_ended(leader), "its end", 10)
     child = replica.start(run.run.run_dir / "logs" / f"{service}-again.log")
+    run.failure_seen(6)
     says = rf"{service} (?:was replaced|ended although it should run|lost a process of its own).*pid {leader.pid}\b"
-    status = 30 if phase == "starting" else 40
-    ended(run, injection, within=6, status=status, kinds={"service-died"}, says=says)
-    child.wait(20)
+    status, seconds = 30 if phase == "starting" else 40, time.monotonic() - began
+    ended(run, injection, within=6, status=status, kinds={"service-died"}, says=says, seconds=seconds)
+    assert child.wait(20) in {0, -signal.SIGTERM, -signal.SIGKILL}, "the run has ended the new one, not it itself"
 
 
 def _both_records(run: Stage, url: str) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.report import environment
+from tests.scripts.upstream import git
 
 
 def test_it_is_json_and_names_what_a_reader_needs(tmp_path: Path) -> None:
@@ -35,14 +35,10 @@ def test_the_home_folder_is_not_named() -> None:
 
 
 def test_the_projects_revision_is_marked_dirty_when_it_is(tmp_path: Path) -> None:
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
-
-    git("init")
+    git(tmp_path, "init")
     (tmp_path / "file").write_text("1")
-    git("add", "file")
-    git("commit", "--no-verify", "-m", "first")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-m", "first")
     clean = environment.describe(tmp_path)["project"]
     (tmp_path / "file").write_text("2")
     dirty = environment.describe(tmp_path)["project"]

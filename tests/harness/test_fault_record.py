@@ -15,10 +15,11 @@ import pytest
 
 from smoke.faults import page as pages
 from smoke.faults.page import PAGE, PageError, check, main, parse, render, write
-from smoke.faults.record import Record, Where, machine, processor, revision
+from smoke.faults.record import Record, Subject, machine, processor, revision
 from smoke.runner import ROOT
+from tests.scripts.upstream import git
 
-HERE = Where("4711" * 10, "2 cores (AuthenticAMD family 26, AVX-512), 23 GiB, Linux x86_64, no GPU")
+HERE = Subject("4711" * 10, "2 cores (AuthenticAMD family 26, AVX-512), 23 GiB, Linux x86_64, no GPU")
 
 
 def record() -> Record:
@@ -188,14 +189,22 @@ def pytest_configure(config):
 """
 
 
-def test_the_revision_says_whether_files_differ_from_it(tmp_path: Path) -> None:
-    author = ("-c", "user.name=A", "-c", "user.email=a@b")
-    for command in (("init", "-q"), (*author, "commit", "-q", "--allow-empty", "-m", "first")):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+def test_the_revision_says_whether_files_differ_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
+    monkeypatch.setenv("GIT_DIR", str(ROOT / ".git"))
     committed = revision(tmp_path)
-    assert re.fullmatch(r"[0-9a-f]{40}", committed)
-    (tmp_path / "new").touch()
+    assert committed == git(tmp_path, "rev-parse", "HEAD").strip()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/reliability.md").touch()
+    assert revision(tmp_path) == committed, "the page is written by the run itself"
+    (tmp_path / "docs/new").touch()
     assert revision(tmp_path) == f"{committed}, with changes"
+
+
+def test_rows_are_in_one_order_whichever_run_ended_first() -> None:
+    made = record()
+    assert render(Record(made.injections[::-1]), HERE) == render(made, HERE)
 
 
 def test_the_machine_is_described_without_its_name() -> None:

@@ -89,7 +89,7 @@ def test_what_hinders_it_is_said(refusal: int, monkeypatch: pytest.MonkeyPatch) 
     assert not kernel.taken
 
 
-def test_a_child_of_init_that_is_in_no_session_is_compared_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_in_no_session_is_compared_by_its_own_niceness(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel()
     assert lower_by(kernel, monkeypatch, own=None) is None
     assert kernel.taken == ["13"]

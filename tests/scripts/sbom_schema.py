@@ -8,9 +8,13 @@ from jsonschema import Draft7Validator
 
 SPECIFICATION = SchemaVersion.V1_7
 
-# All that we write is ASCII, where an IRI is a URI. Those are held to a regular expression instead of a whole parser.
-FORMATS = Draft7Validator.FORMAT_CHECKER.checkers
-FORMATS["iri-reference"] = FORMATS["uri-reference"]
+_is_uri_reference = Draft7Validator.FORMAT_CHECKER.checkers["uri-reference"][0]
+
+
+@Draft7Validator.FORMAT_CHECKER.checks("iri-reference")
+def is_ascii_reference(value: object) -> bool:
+    """All that we write is ASCII, where an IRI is a URI: one regular expression, where a whole parser took seconds."""
+    return not (isinstance(value, str) and "\n" in value) and bool(_is_uri_reference(value))
 
 
 def fault(content: bytes) -> str | None:

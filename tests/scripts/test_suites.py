@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from scripts.layout import PROJECT_ROOT
-from scripts.suites import NOTHING_SELECTED, PARTS, USAGE, Part, run_all
+from scripts.options import INVOKED_FROM
+from scripts.suites import NOTHING_SELECTED, PARTS, USAGE, Part, _chosen, _home, run_all
 
+Run = Callable[..., tuple[int, set[str]]]
 BOTH = {"first", "second"}
 HAS_OPTIONS = (sys.executable, "-c", "import sys; sys.exit(len(sys.argv) - 1)")
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".")
@@ -35,17 +37,15 @@ def suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Part]:
 
 
 @pytest.fixture
-def run(suites: list[Part], tmp_path: Path) -> Callable[..., tuple[int, set[str]]]:
-    """Runs them: the status, and whose test ran."""
+def run(suites: list[Part], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs them, asked for in their root: the status, and whose test ran."""
+    monkeypatch.setenv(INVOKED_FROM, str(tmp_path))
 
     def run(*arguments: str, parts: Sequence[Part] = suites) -> tuple[int, set[str]]:
         status = run_all(parts, arguments, tmp_path)
         return status, {path.name.removesuffix(" ran") for path in tmp_path.glob("* ran")}
 
     return run
-
-
-Run = Callable[..., tuple[int, set[str]]]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,8 @@ def test_a_failed_preparation_is_a_failure_whatever_was_selected(run: Run, suite
         (["-k", "first", "first/test_first.py"], {"first"}),
         (["first"], BOTH),
         (["."], BOTH),
+        (["elsewhere/../first/second/"], {"second"}),
+        (["--junitxml", "report.xml", "first/test_first.py"], {"first"}),
     ],
 )
 def test_a_path_goes_to_the_suites_that_have_its_tests(run: Run, paths: list[str], ran: set[str]) -> None:
@@ -94,22 +96,35 @@ def test_nothing_is_prepared_for_suites_that_do_not_run(run: Run, suites: list[P
     assert run("first/test_first.py", parts=[suites[0], failed, suites[2]]) == (0, {"first"})
 
 
+def test_a_path_is_the_callers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(INVOKED_FROM, str(tmp_path / "first"))
+    assert run("second") == (0, {"second"})
+
+
 def test_a_path_without_tests_is_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("first/test_first.py", "elsewhere") == (USAGE, set())
-    assert capfd.readouterr().err == "elsewhere: no suite has tests there; they lie in tests/ and smoke/\n"
+    assert capfd.readouterr().err == "elsewhere: no suite has tests there; they have: first first/second\n"
+
+
+def test_a_path_with_a_slip_is_named(run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("first/test_frist.py", "first/second") == (USAGE, set())
+    assert capfd.readouterr().err == f"{tmp_path}/first/test_frist.py: no such file or folder\n"
 
 
 def test_every_file_of_tests_is_in_exactly_one_suite() -> None:
     folders = (PROJECT_ROOT / "smoke", PROJECT_ROOT / "tests")
-    files = {path.relative_to(PROJECT_ROOT) for folder in folders for path in folder.rglob("test_*.py")}
-    assert {file: sum(_has(part, file) for part in PARTS) for file in files} == dict.fromkeys(files, 1)
+    files = [str(path) for folder in folders for path in folder.rglob("test_*.py")]
+    assert {file: sum(bool(_chosen(part, PARTS, [file], PROJECT_ROOT)) for part in PARTS) for file in files} == (
+        dict.fromkeys(files, 1)
+    )
+    real_tools = [file for file in files if "/real_tools/" in file]
+    assert real_tools
+    assert {_home(file, PARTS, PROJECT_ROOT) for file in real_tools} == {PARTS[1]}
+    assert {own for part in PARTS for own in part.paths if own in _ignored(PARTS[0])} == set(PARTS[1].paths)
 
 
-def _has(part: Part, file: Path) -> bool:
-    """Whether a suite has the file or a folder that it is in, and does not ignore it."""
-    ignored = {value for option, value in pairwise(part.argv) if option == "--ignore"}
-    above = {str(path) for path in (file, *file.parents)}
-    return bool(above & set(part.paths)) and not above & ignored
+def _ignored(part: Part) -> set[str]:
+    return {value for option, value in pairwise(part.argv) if option == "--ignore"}
 
 
 def test_an_order_to_stop_is_the_suites_own_business_and_is_waited_for(tmp_path: Path) -> None:
