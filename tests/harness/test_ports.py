@@ -13,7 +13,7 @@ import pytest
 
 from harness import ports
 from harness.errors import DoctorError, UsageError
-from harness.ports import PortRoom, bind_error, describe_holder, intruder, listeners
+from harness.ports import PortLease, PortRoom, bind_error, describe_holder, intruder, listeners
 
 
 @pytest.fixture
@@ -36,10 +36,26 @@ def taken(request: pytest.FixtureRequest, room: PortRoom) -> Iterator[int]:
         yield port
 
 
+@pytest.fixture
+def quiet(room: PortRoom) -> Iterator[PortLease]:
+    """A free port on which no ended connection lingers (TIME_WAIT), as other tests leave them: anybody can bind it."""
+    while True:
+        with room.free() as lease:
+            try:
+                with socket.socket() as plain:
+                    plain.bind(("127.0.0.1", lease.port))
+            except OSError:
+                continue
+            yield lease
+            return
+
+
 def test_a_free_port_lies_below_those_of_outgoing_connections_and_can_be_bound(room: PortRoom) -> None:
     with room.free() as lease, socket.socket() as server:
         low, _high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
         assert lease.port < low or low < 20_000
+        # As servers do, lest connections that have ended be in their way.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", lease.port))
 
 
@@ -108,11 +124,11 @@ def test_a_number_that_is_no_port_is_refused(room: PortRoom, port: int) -> None:
         room.fixed("etcd", port)
 
 
-def test_a_bound_socket_that_does_not_listen_is_found_and_cannot_be_named(room: PortRoom) -> None:
-    with room.free() as lease, socket.socket() as bound:
-        bound.bind(("127.0.0.1", lease.port))
-        assert bind_error(lease.port) is not None
-        assert "does not tell by whom" in describe_holder(lease.port)
+def test_a_bound_socket_that_does_not_listen_is_found_and_cannot_be_named(quiet: PortLease) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", quiet.port))
+        assert bind_error(quiet.port) is not None
+        assert "does not tell by whom" in describe_holder(quiet.port)
 
 
 def test_a_connection_in_time_wait_does_not_hold_a_port(room: PortRoom) -> None:
