@@ -14,11 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from smoke.faults.record import PAGE as NAME
-from smoke.faults.record import Injection, Record, Subject
+from smoke.faults.record import PAGE_PATH, Injection, Record, Subject
 from smoke.runner import ROOT
 
-PAGE = ROOT / NAME
+PAGE = ROOT / PAGE_PATH
 COMMAND = "./noxw -s faults -- --write"
 HEAD = f"""# Reliability: reported faults, provoked
 

@@ -13,7 +13,7 @@ import psutil
 
 from smoke.runner import ROOT
 
-PAGE = "docs/reliability.md"
+PAGE_PATH = "docs/reliability.md"
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -68,7 +68,7 @@ def revision(checkout: Path) -> str:
         command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout.strip()
 
-    changes = git("status", "--porcelain", "--untracked-files=normal", "--", ".", f":(exclude){PAGE}")
+    changes = git("status", "--porcelain", "--untracked-files=normal", "--", ".", f":(exclude){PAGE_PATH}")
     return git("rev-parse", "HEAD") + (", with changes" if changes else "")
 
 
